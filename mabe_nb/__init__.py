@@ -1,10 +1,10 @@
 """Poses in, behaviour out, on the GPU that earns its price: `import mabe_nb as mb`.
 
     data = mb.open_dataset(mb.write_colony("colony"))   # or your own folder
-    learn, judge = mb.split(data)
-    model = mb.fit(data, "run", train_videos=learn, valid_videos=judge)
-    bouts = model.predict(data, judge)
-    mb.score(data, bouts, judge)
+    train, valid = mb.split(data)
+    model = mb.fit(data, "run", train_videos=train, valid_videos=valid)
+    bouts = model.predict(data, valid)
+    mb.score(data, bouts, valid)
 
 Each name is imported when it is first asked for; `help(mb.fit)` tells more of one.
 """

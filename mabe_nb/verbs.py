@@ -26,11 +26,11 @@ def _ids(data: Any, videos: Iterable[object] | str | None) -> list[str] | None:
 # %% ../nbs/04_verbs.ipynb #569755ea
 def split(
     data: Any, # Dataset, path, or list of `Recording`s
-    valid: float = 0.2, # Share of the videos to judge by, above 0, below 1
+    valid: float = 0.2, # Share of the videos for validation, above 0, below 1
     seed: int = 0,
     videos: Iterable[object] | str | None = None, # To split; None: all with labels
-) -> Any: # `Split`: ids to learn from in `.train`, to judge by in `.valid`
-    "Labelled videos in two parts that share nothing: `learn, judge = mb.split(data)`."
+) -> Any: # `Split`: training videos in `.train`, validation videos in `.valid`
+    "Labelled videos in two parts that share nothing: `train, valid = mb.split(data)`."
     from mabe_nb.data.dataset import as_dataset
     from mabe_nb.data.splits import holdout, labelled_groups
     data = as_dataset(data)
@@ -69,7 +69,7 @@ def _fit_run(data: Any, out: str | Path, ids: Any, valid: Any, cfg: Any, resume:
     from mabe_nb.data.corrections import CorrectedDataset
     from mabe_nb.train.review.retrain import reviewed_split
     from mabe_nb.train.runs import train
-    if isinstance(data, CorrectedDataset): # what a review chose does not judge
+    if isinstance(data, CorrectedDataset): # what a review chose is not for validation
         ids, valid = reviewed_split(data, ids, valid, cfg)
     train(data, out, cfg, ids, valid, resume=resume, **how)
 
@@ -92,8 +92,8 @@ def fit(
     data: Any, # Dataset, path, or list of `Recording`s
     out: str | Path, # Run folder to write
     config: Any = None, # `TrainConfig`, YAML file or dict; None: the defaults
-    train_videos: Iterable[object] | str | None = None, # To learn from; None: chosen
-    valid_videos: Iterable[object] | str | None = None, # To judge by; None: chosen
+    train_videos: Iterable[object] | str | None = None, # For training; None: chosen
+    valid_videos: Iterable[object] | str | None = None, # For validation; None: chosen
     recipe: str | None = None, # "best" or "quick": a blend, trained in folds
     folds: int | str = 5, # Of a recipe: a number, or "labs": each left out once
     resume: bool = False, # Go on with the run in `out`
@@ -136,10 +136,10 @@ def _remarks(data: Any, ids: list[str] | None, solution: pd.DataFrame,
 def score(
     data: Any, # Annotated dataset, path, or list of `Recording`s
     bouts: pd.DataFrame | str | Path, # Submission, as of `model.predict`, or its file
-    videos: Iterable[object] | str | None = None, # To judge; None: all of the dataset
+    videos: Iterable[object] | str | None = None, # To score; None: all of the dataset
     say: Callable[[str], None] | None = print, # Called with each line for a person
 ) -> dict[str, Any]: # score, chance, labs: {lab: {score, actions: {action: F1}}}
-    """Official F-score: `mb.score(data, model.predict(data, judge), judge)["score"]`.
+    """Official F-score: `mb.score(data, model.predict(data, valid), valid)["score"]`.
 
     Raises `ScoreError` where the competition refuses a submission or passes over all of
     it, `DataError` without annotated bouts.

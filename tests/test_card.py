@@ -158,11 +158,11 @@ def test_figures_are_those_of_each_sequence(run):
 
 
 def test_a_single_video_that_judges_has_no_interval_in_the_card(run):
-    "It said '(95 % interval over the videos that judge: 0.543 to 0.543). One video has no interval.'"
+    "It said '(95 % interval over the validation videos: 0.543 to 0.543). One video has no interval.'"
     metrics = run[1]
     several, one = (result_line(metrics | {"valid_videos": ids}) for ids in (["10", "13"], ["10"]))
     figure = f"**Macro F1 {metrics['valid']['macro_f1']:.3f}**"
-    assert several.startswith(f"{figure} (95 % interval over the videos that judge: ")
+    assert several.startswith(f"{figure} (95 % interval over the validation videos: ")
     assert one.startswith(f"{figure}. One video has no interval.") and "95 %" not in one
 
 
@@ -178,7 +178,7 @@ def test_what_was_seen_is_told_apart_by_side(run):
 
 
 def test_a_lab_that_looked_for_little(tmp_path):
-    "Nobody looked for some actions in the videos that judge: said, not crashed."
+    "Nobody looked for some actions in the validation videos: said, not crashed."
     videos = [colony_video(k, minutes=0.3) for k in range(0, 12, 3)]
     last = videos[-1]
     few = last.replace(labelled={t for t in last.labelled if t[2] == "sniff"},
@@ -188,7 +188,7 @@ def test_a_lab_that_looked_for_little(tmp_path):
     text = (tmp_path/"run"/"card.md").read_text()
     rows = rows_of(text, "action | F1")
     assert metrics["valid"]["f1"]["attack"] is None and rows["attack"][0] == "undefined"
-    assert all("nothing to judge it by" in row[-1] or "never annotated" in row[-1]
+    assert all("no validation bout" in row[-1] or "never annotated" in row[-1]
                for row in rows.values())
     assert metrics["borders"]["macro_f1"] == [None] * 4
 
@@ -199,7 +199,7 @@ def test_a_lab_that_looked_for_little(tmp_path):
     (0, None, "never annotated: cannot be predicted"), (0, 50, "never annotated: cannot be predicted"),
     (1, None, "only 1 bout: treat with care"), (FEW, None, ""), (FEW, FEW, ""),
     (FEW - 1, 99, f"only {FEW - 1} bouts: treat with care"),
-    (FEW, 0, "nothing to judge it by"), (FEW, 3, "judged by 3 bouts")])
+    (FEW, 0, "no validation bout"), (FEW, 3, "3 validation bouts")])
 def test_caution(learned, judged, said):
     assert caution({"bouts": learned}, judged if judged is None else {"bouts": judged}) == said
 
@@ -252,7 +252,7 @@ def test_what_is_predicted_and_never_seen_is_named_where_it_lowers_the_mean():
     text = run_card(metrics, TrainConfig(frame_gap=4))
     assert note in text and "best of 4, by an F1 of 0.432 in windows that do not overlap" in text
     mind = {a: row[-1] for a, row in rows_of(text, "action | F1").items()}
-    assert "predicted in 5 frames, never annotated" in mind["lunge"] and "hardly" not in mind["lunge"]
+    assert "predicted in 5 frames, not annotated" in mind["lunge"] and "hardly" not in mind["lunge"]
     assert "never annotated" not in mind["sniff"] and "## By lab" not in text
     recipe = METRICS | {"f1": found["valid"]["f1"], "only_false_alarms": {"lunge": 5}}
     assert note in card_text(recipe, names, 0.0)

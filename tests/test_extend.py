@@ -57,7 +57,7 @@ def test_tracker_format(tmp_path, monkeypatch, capsys):
     out = str(tmp_path/"run")
     assert main(["train", str(folder), "--out", out, "--epochs", "1", "--device", "cpu",
                  "--valid-videos", "cage4"]) == 0
-    assert "3 videos to learn from, 1 to judge by" in capsys.readouterr().out
+    assert "3 training videos, 1 validation video" in capsys.readouterr().out
     assert main(["audit", str(tmp_path/"home")]) == 2 # no such files there
 
 
@@ -213,7 +213,7 @@ def test_what_no_bundle_takes_along_is_told_first(colony, tmp_path, monkeypatch,
     said = "OfACell is defined in a notebook or script, which no bundle takes along: "
     lines = capsys.readouterr().out.splitlines()
     assert lines.index(*(s for s in lines if said in s)) < lines.index(*(
-        s for s in lines if "videos to learn from" in s))
+        s for s in lines if "training videos" in s))
     assert main(["bundle", run, "--out", str(tmp_path/"kit")]) == 2
     assert said in capsys.readouterr().err and not (tmp_path/"kit").exists()
 

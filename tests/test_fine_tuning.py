@@ -91,13 +91,13 @@ def test_videos_that_it_learned_from_before_are_told_by_their_tracks(root, tmp_p
     other = [rec.replace(video_id=str(100 + i)) for i, rec in enumerate(VIDEOS)]
     ids = (["104", "105"], ["100", "103"]) # 1 taught the old run, 10 judged it
     said = tuned(root, tmp_path/"b", RecordingList(other), ids)["warnings"]
-    assert "learned from 1 of the 2 videos to judge by" in said[-1]
+    assert "learned from 1 of the 2 validation videos" in said[-1]
     assert said[-1] in (tmp_path/"b"/"card.md").read_text().replace("\n", " ")
     shutil.copytree(tmp_path/"a", tmp_path/"second"/"old") # 1 taught what taught this one
     for resume in (False, True):
         said = tuned(tmp_path/"second", tmp_path/"c", RecordingList(other), ids,
                      resume=resume)["warnings"]
-        assert "learned from 1 of the 2 videos to judge by" in said[-1]
+        assert "learned from 1 of the 2 validation videos" in said[-1]
 
 
 def test_scores_mean_what_they_meant_to_the_old_run(root, tmp_path):

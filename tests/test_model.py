@@ -80,9 +80,9 @@ def test_animals_that_are_learned_from_and_judge_are_named(data, tmp_path):
                                                                         "M2", "M5"]})
     how = {"cache": tmp_path/"f", "say": lines.append}
     train(known, tmp_path/"a", TINY, data.ids[:3], data.ids[3:5], **how)
-    assert sum("videos of 1 subject (M1) are learned from and judge" in x for x in lines) == 1
+    assert sum("videos of 1 subject (M1) are in training and validation" in x for x in lines) == 1
     train(known, tmp_path/"b", TINY, data.ids[:3], data.ids[6:], **how)
-    assert sum("and judge" in x for x in lines) == 1
+    assert sum("in training and validation" in x for x in lines) == 1
     train_recipe(known, tmp_path/"c", "quick", data.ids[:6], 3, **how)
     assert sum("videos of 1 subject (M2) are" in x for x in lines) == 1 # M1: both in one fold
 

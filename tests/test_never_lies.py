@@ -110,10 +110,10 @@ def test_other_code_of_features_is_refused(begun, tmp_path, monkeypatch):
 
 
 def test_videos_of_the_folder_are_compared(begun, tmp_path):
-    "Somebody edits which videos teach and which judge."
+    "Somebody edits which videos are for training and which for validation."
     run = copied(begun, tmp_path)
     (run/"videos.json").write_text(json.dumps({"train": ["1", "7"], "valid": ["4"]}))
-    with pytest.raises(ConfigError, match="to learn from or to judge by: 2 videos"):
+    with pytest.raises(ConfigError, match="for training or validation: 2 videos"):
         train(RecordingList(COLONY), run, CFG, cache=run.parent/"cache", resume=True)
 
 

@@ -620,12 +620,12 @@ def test_runs_that_other_videos_judge_are_not_ranked_without_a_word(tmp_path):
             {"event": "epoch", "epoch": 1, "train_loss": 1, "valid_loss": 1, "valid_f1": f1, "seconds": 1}))
     panel = RunsPanel(tmp_path)
     panel.thread.join()
-    assert panel.result["judged by"].tolist() == [
+    assert panel.result["validated on"].tolist() == [
         "1: 4 videos (10, 7, 8 and 1 more)", "2: 2 videos (1, 2)", "2: 2 videos (1, 2)"]
-    assert "not all are judged by the same videos" in panel.status_line.value
+    assert "not all have the same validation videos" in panel.status_line.value
     shutil.rmtree(tmp_path/"easy")
     panel.go()
-    assert "judged by" not in panel.result and "same videos" not in panel.status_line.value
+    assert "validated on" not in panel.result and "same videos" not in panel.status_line.value
 
 
 def test_runs_are_read_once_for_a_word_and_what_cannot_be_read_is_told(tmp_path, monkeypatch):

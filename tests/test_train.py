@@ -154,7 +154,7 @@ def test_smoothing_keeps_probabilities(frames, fps, ms, seed):
 # runs
 
 def f1_of_bouts(clf, table, colony):
-    "F1 of each action in the videos that judge, from the bouts predicted there."
+    "F1 of each action in the validation videos, from the bouts predicted there."
     seen, said = [], []
     for video in ("10", "13"):
         rec = colony[video]

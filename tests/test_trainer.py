@@ -296,7 +296,7 @@ def test_training_names_what_only_videos_to_judge_by_show(tmp_path):
         said = []
         train(RecordingList([first, judge]), tmp_path/str(told), SMALL, [first.video_id], [judge.video_id],
               cache=tmp_path/f"{told}-cache", say=said.append)
-        notes = [line for line in said if line.startswith("note: only videos to judge by show")]
+        notes = [line for line in said if line.startswith("note: only validation videos show")]
         assert any(rare in line and "cannot be learned" in line for line in notes) == told
 
 

@@ -10,11 +10,11 @@ import pytest
 TOP = Path(__file__).resolve().parents[1]
 PATH_OF_A_NEWCOMER = '''import mabe_nb as mb
 data = mb.open_dataset(mb.write_colony("colony", videos=9))
-learn, judge = mb.split(data, valid=0.34)
-model = mb.fit(data, "run", train_videos=learn, valid_videos=judge, epochs=8,
+train, valid = mb.split(data, valid=0.34)
+model = mb.fit(data, "run", train_videos=train, valid_videos=valid, epochs=8,
                conv_channels=[64, 64], lstm_hidden=48, batch_size=16, learning_rate=0.003)
-bouts = model.predict(data, judge)
-result = mb.score(data, bouts, judge)
+bouts = model.predict(data, valid)
+result = mb.score(data, bouts, valid)
 print(result["score"], result["chance"])
 '''
 

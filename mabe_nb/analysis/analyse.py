@@ -82,7 +82,7 @@ def _of_no_interval(drawn):
     some = [*drawn.action[drawn.low.isna()].unique()]
     if not some: return []
     return [f"low and high are empty for {', '.join(map(repr, some))}: the run, "
-            "trained before it kept them or judged by a single video, does not know "
+            "trained before it kept them or validated on a single video, does not know "
             "what whole videos are off; train it again"]
 
 # %% ../../nbs/analysis/70_analyse.ipynb #84c07f7e

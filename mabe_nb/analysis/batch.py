@@ -49,7 +49,7 @@ def video_facts(
 def training_rates(
     run, # Run folder
 ) -> dict: # Action -> share of the frames of all pairs, bouts a second, least and
-    # largest share of a video that judged; empty: not known
+    # largest share of a validation video; empty: not known
     "How frequent each action was in what a run learned from."
     folder = Path(run) if Path(run).is_dir() else Path(run).parent
     if not (folder/"metrics.json").is_file(): return {}

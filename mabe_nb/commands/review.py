@@ -20,7 +20,7 @@ def _new_ones(data, ids, say): # Of ids (None: all) those without annotations, e
 
 # %% ../../nbs/commands/74_review.ipynb #bd2c0c22
 def review(args, say) -> dict:
-    "Which moments of unlabelled videos to look at, those that teach most first."
+    "Which moments of unlabelled videos to look at, the most informative first."
     from mabe_nb.data.corrections import corrections_file, read_corrections
     from mabe_nb.data.dataset import open_dataset
     from mabe_nb.files import write_csv

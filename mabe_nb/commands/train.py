@@ -51,7 +51,7 @@ def refuse_settings(args):
 # %% ../../nbs/commands/30_train.ipynb #6f2b8f38
 def members_elsewhere(
     args, # Parsed arguments of `train`
-    ids, # Videos to learn from
+    ids, # Training videos
     workers: int | None, # Processes that prepare features here
     say, # Called with each line
 ): # `Group`, `MapPlan`, or None if all members have learned
@@ -97,7 +97,7 @@ def train_with_recipe(args, data, train_ids, valid_ids, say) -> dict:
     else:
         got = train_recipe(data, args.out, args.recipe, ids, **how)
         report_metrics(got, say)
-    say(f"each video judged by models that never saw it; run and card in {args.out}")
+    say(f"each video predicted by models that never saw it; run and card in {args.out}")
     return got
 
 # %% ../../nbs/commands/30_train.ipynb #6aa55e70
@@ -119,7 +119,7 @@ def named_split(
     args, # Parsed arguments of `train`
     data, # Dataset
     say, # Called with a line for each video that `--skip-broken` leaves out
-) -> tuple[list | None, list | None]: # Ids of videos to learn from, and to judge by
+) -> tuple[list | None, list | None]: # Ids of training and of validation videos
     "The videos that flags name; with `--skip-broken` all readable ones with labels."
     from mabe_nb.data.dataset import readable_videos
     from mabe_nb.data.splits import may_be_labelled

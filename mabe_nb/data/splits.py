@@ -91,7 +91,7 @@ def labelled_groups(
 
 # %% ../../nbs/data/60_splits.ipynb #69381180
 class Split(NamedTuple):
-    "Ids of videos to learn from and to validate on."
+    "Ids of training and of validation videos."
     train: tuple
     valid: tuple
 
@@ -180,12 +180,12 @@ def leave_one_lab_out(
     return out
 
 # %% ../../nbs/data/60_splits.ipynb #c3a2f8f1
-def _check_two(pool, dataset): # One to learn from, one to judge by
+def _check_two(pool, dataset): # One for training, one for validation
     if (n := pool.group.nunique()) > 1: return
     odd = [f"; {f.message}" for f in dataset.findings() if f.kind in (
         "unknown_file", "unreadable_file", "annotation_without_poses")]
     raise DataError("needs at least two labelled videos with tracks of their own, one "
-                    "to learn from and one to judge by, and has " + ("none", "one")[n]
+                    "for training and one for validation, and has " + ("none", "one")[n]
                     + [*odd, "; mabe audit tells which videos nobody has annotated"][0],
                     dataset.root)
 
@@ -193,7 +193,7 @@ def _check_two(pool, dataset): # One to learn from, one to judge by
 def choose_videos(
     dataset,
     cfg, # `TrainConfig`: its `valid_share`, `seed` and `limit`
-    train_ids=None, # Video ids, None: all that do not judge
+    train_ids=None, # Video ids, None: all but those for validation
     valid_ids=None, # Video ids, None: `valid_share` of the others
 ) -> tuple: # Train ids, valid ids
     "Split a dataset's videos. Raises `DataError` if tracks are shared across it."
@@ -203,12 +203,12 @@ def choose_videos(
     if valid_ids is None:
         _check_two(pool, dataset)
         train_ids, valid_ids = holdout(pool, valid=cfg.valid_share, seed=cfg.seed)
-    judged = table[table.video_id.isin(valid_ids)]
-    pool = pool[~pool.group.isin(judged.group) if train_ids is None
+    valid = table[table.video_id.isin(valid_ids)]
+    pool = pool[~pool.group.isin(valid.group) if train_ids is None
                 else pool.video_id.isin(train_ids)]
-    split = [t.video_id.tolist() for t in (pool, judged)]
-    for ids, name in zip(split, ("learn from", "judge by")):
-        if not ids: raise DataError(f"no labelled videos to {name}", dataset.root)
+    split = [t.video_id.tolist() for t in (pool, valid)]
+    for ids, name in zip(split, ("training", "validation")):
+        if not ids: raise DataError(f"no labelled videos for {name}", dataset.root)
     check_no_leak(table, *split)
     return split[0][:cfg.limit], split[1]
 

@@ -97,7 +97,7 @@ class LoopConfig(BaseModel):
     epochs: Count = about(20, "How often each video is learned from")
     batch_size: Many = about(16, "Windows whose gradient is taken at a time")
     gradient_accumulation_steps: Count = about(1, "Batches in a step of the optimizer")
-    limit: Count = about(None, "Most videos to learn from, for a trial; None: all")
+    limit: Count = about(None, "Most training videos, for a trial; None: all")
     amp: bool = about(False, "Mixed precision: fp16 or bf16, as the card is good at")
     learning_rate: Positive = about(0.003, "Too large: loss rises; too small: stands")
     weight_decay: NotNegative = about(0.02, "Pull to zero, against learning by heart")
@@ -146,7 +146,7 @@ class PlaceConfig(BaseModel):
         False, "For data too large for the device: faster copies to it")
     resident_gb: NotNegative = about(
         None, "Data kept on the device; None: half of what is free")
-    valid_share: Factor = about(0.2, "Videos to judge by, if none are named")
+    valid_share: Factor = about(0.2, "Share of the videos for validation, if none are named")
     smooth_ms: NotNegative = about(0.0, "Moving average over predicted probabilities")
     checkpoint_dir: str = about("checkpoints", "Inside the run folder")
     save_freq: Annotated[int, Field(ge=0)] = about(

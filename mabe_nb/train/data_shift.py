@@ -217,7 +217,7 @@ def shared_subjects(
     both = sorted(s for s in set().union(*of) if sum(s in part for part in of) > 1)
     if not both: return []
     return [f"note: videos of {plural(len(both), 'subject')} ({some_of(both)}) "
-            "are learned from and judge: of animals that are new the score may say too "
+            "are in training and validation: for animals that are new the score may be too "
             "much"]
 
 # %% ../../nbs/train/56_data_shift.ipynb #053de419

@@ -54,7 +54,7 @@ def _enter(out, cfg, resume): # Was the run begun, the team, this process's devi
 def _unlearned(data): # Sentences: one, or none
     shown = (data.valid.labels == 1).any(0).tolist()
     odd = [a for a, n, m in zip(data.actions, data.counts[1:], shown) if m and not n]
-    return [f"only videos to judge by show {some_of(odd)}: that cannot be learned, and "
+    return [f"only validation videos show {some_of(odd)}: that cannot be learned, and "
             "counts as missed"] if odd else []
 
 
@@ -65,7 +65,7 @@ def _announce(dataset, data, ids, asked, clf, say):
     for text in [*data.notes, *_unlearned(data), *users_code(clf.cfg)[1], *order_notes(
             data.inputs, not clf.cfg.is_default("features"))]: say(f"note: {text}")
     for line in shared_subjects(dataset, *ids): say(line)
-    say(f"{plural(len(ids[0]), 'video')} to learn from, {len(ids[1])} to judge by; "
+    say(f"{plural(len(ids[0]), 'training video')}, {plural(len(ids[1]), 'validation video')}; "
         f"{data.inputs.dim} channels, {len(data.actions)} actions, "
         f"{count_parameters(clf.model):,} parameters")
 
@@ -94,7 +94,7 @@ def _take_best(out, clf):
 
 # %% ../../nbs/train/70_runs.ipynb #503b3138
 def _learned(prepared, actions, rows):
-    "How much there is to learn from in some rows of `sequences`."
+    "How much training data there is in some rows of `sequences`."
     table = prepared.sequences.iloc[rows]
     return {"train_frames": int(table.frames.sum()),
             "labs": sorted({*table.lab_id} - {""}),
@@ -142,7 +142,7 @@ def train(
     dataset, # See `as_dataset`
     out, # Run folder; must not hold a run yet, unless it is to be resumed
     cfg: TrainConfig = TrainConfig(),
-    train_ids=None, # Video ids to learn from
+    train_ids=None, # Training videos
     valid_ids=None, # Video ids to validate on
     cache=None, # Folder of prepared features; None: one under `home`
     resume: bool = False, # Go on with the run in the folder

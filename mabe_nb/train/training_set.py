@@ -228,23 +228,23 @@ def _of_data(prepared, inputs, cfg, classes):
 # %% ../../nbs/train/62_training_set.ipynb #0e78b89e
 def training_set(
     prepared, # `Prepared` with the config's features, see `features_of`
-    learn_ids, # Videos to learn from
+    train_ids, # Training videos
     valid_ids, # Videos to validate on
     cfg: TrainConfig,
     device=torch.device("cpu"),
     spill=(None, None), # A file for each part, if there is no room; None: memory it is
     budget: float = float("inf"), # Bytes that each may take up on the device
-    inputs: Inputs = None, # Of weights to start from; None: fitted on `learn_ids`
+    inputs: Inputs = None, # Of weights to start from; None: fitted on `train_ids`
 ) -> TrainingSet:
     "Scaling, frames, labels and weights. Raises `DataError` if nothing is labelled."
-    rows = np.flatnonzero(prepared.sequences.video_id.isin(list(learn_ids)))
+    rows = np.flatnonzero(prepared.sequences.video_id.isin(list(train_ids)))
     if inputs is None: inputs = fit_inputs(prepared, rows, cfg)
     else: inputs = widened(inputs, prepared, rows)
     actions, cfg = tuple(prepared.actions), with_gap(cfg, inputs.rate)
     least = (cfg.sequence_length - 1) * cfg.gap + 1
     learn, valid = (
         load_frames(prepared, inputs, actions, ids, device, file, budget, least)
-        for ids, file in zip((learn_ids, valid_ids), spill))
+        for ids, file in zip((train_ids, valid_ids), spill))
     counts = class_counts(labels := learn.labels.cpu().numpy())
     augment, refused = _augment(cfg, inputs, prepared, device)
     return TrainingSet(prepared, inputs, actions, prepared.self_actions, learn, valid,

@@ -93,7 +93,7 @@ def _labs(run): # Of the videos that were learned from; known at the end
     except (MabeError, KeyError, TypeError): return ""
 
 
-def _judges(run): # Ids of the videos that judge; empty: not known
+def _validation_videos(run): # Ids of the validation videos; empty: not known
     try: return tuple(sorted(map(str, read_json(run/"videos.json")["valid"])))
     except (MabeError, KeyError, TypeError): return ()
 
@@ -110,7 +110,7 @@ def _run_row(name, run, job):
             "best epoch": best.get("epoch"), "epochs": len(epochs),
             "minutes": (about.get("seconds") or seconds) / 60,
             "USD": about.get("usd", 0.0), "status": about.get("status", ""),
-            "labs": _labs(run), "judges": _judges(run),
+            "labs": _labs(run), "valid": _validation_videos(run),
             "cfg": TrainConfig.from_yaml(run/"config.yaml").model_dump()}
 
 # %% ../../nbs/view/18_runs.ipynb #98f7856e
@@ -123,11 +123,11 @@ def checked_day(
                                          "2026-11-22") from None
 
 # %% ../../nbs/view/18_runs.ipynb #979b2712
-def _judged_by(judges): # Ids of each run's
-    "Which videos judge each run, equal where they are the same."
-    number = {ids: k for k, ids in enumerate(dict.fromkeys(judges), 1)}
+def _validated_on(valid): # Ids of each run's
+    "Which validation videos each run has, equal where they are the same."
+    number = {ids: k for k, ids in enumerate(dict.fromkeys(valid), 1)}
     return [f"{number[ids]}: {plural(len(ids), 'video')} ({some_of(ids, 3)})" if ids
-            else "not known" for ids in judges]
+            else "not known" for ids in valid]
 
 # %% ../../nbs/view/18_runs.ipynb #867b8768
 COLUMNS = ["run", "changed", "F1", "best epoch", "epochs", "minutes", "USD", "status",
@@ -149,15 +149,15 @@ def runs_table(
         except (MabeError, OSError) as e: left[run] = str(e)
     rows = [r for r in rows if lab.lower() in r["labs"].lower()
             and r["changed"] >= since and (most_usd is None or r["USD"] <= most_usd)]
-    table = pd.DataFrame(rows, columns=[*COLUMNS, "cfg", "judges"])
+    table = pd.DataFrame(rows, columns=[*COLUMNS, "cfg", "valid"])
     table = table.sort_values("F1", ascending=False, ignore_index=True)
     table.attrs["left_out"] = left # name -> why
-    settings, judges = table.pop("cfg").tolist(), table.pop("judges").tolist()
+    settings, valid = table.pop("cfg").tolist(), table.pop("valid").tolist()
     for key in settings[0] if settings else ():
         values = [str(cfg.get(key)) for cfg in settings]
         if len(set(values)) > 1:
             table[f"{key} (setting)" if key in table else key] = values
-    if len({*judges}) > 1: table["judged by"] = _judged_by(judges)
+    if len({*valid}) > 1: table["validated on"] = _validated_on(valid)
     return table
 
 # %% ../../nbs/view/18_runs.ipynb #89cb8e26

@@ -108,7 +108,7 @@ def make_folds(
 def apart_from(
     dataset, # See `open_dataset`
     valid_ids, # Videos that nothing is to be learned from
-    train_ids=None, # Videos to learn from; None: all others
+    train_ids=None, # Training videos; None: all others
     say=lambda text: None, # Called with a line on what is left out beside these
 ) -> list: # Video ids
     "Labelled videos sharing no poses with others. Raises `DataError` if named ones do."
@@ -121,7 +121,7 @@ def apart_from(
     shared = {*table.group[table.video_id.isin(valid)]}
     left = [*table.video_id[table.group.isin(shared) & table.video_id.isin(learn)]]
     if left: say(f"left out: video {some_of(left)}, "
-                 "of the same poses as videos that judge")
+                 "of the same poses as validation videos")
     return [v for v in learn if v not in left]
 
 # %% ../../../nbs/train/ensemble/10_folds.ipynb #b66cfaea
@@ -144,19 +144,19 @@ def save_out_of_fold(
 # %% ../../../nbs/train/ensemble/10_folds.ipynb #57b24c37
 def nested_sets(
     table: pd.DataFrame, # From `groups`
-    valid_ids, # Videos that judge
-    sizes, # Numbers of videos to learn from
+    valid_ids, # Validation videos
+    sizes, # Numbers of training videos
     seed: int = 0,
 ) -> dict: # Size -> video ids, as many or more; the larger contain the smaller
-    "Videos to learn from, drawn at random. Raises `ConfigError` for impossible sizes."
-    judged = table.group[table.video_id.isin(valid_ids)]
-    pool = table[~table.group.isin(judged)]
+    "Training videos, drawn at random. Raises `ConfigError` for impossible sizes."
+    valid = table.group[table.video_id.isin(valid_ids)]
+    pool = table[~table.group.isin(valid)]
     check_no_leak(table, pool.video_id, valid_ids)
     for n in sizes:
         if n != int(n) or not 1 <= n <= len(pool):
-            raise ConfigError(f"{n} videos to learn from, expected a whole number from "
+            raise ConfigError(f"{n} training videos, expected a whole number from "
                               f"1 to {len(pool)}: so many share no poses with those "
-                              "that judge")
+                              "for validation")
     order = np.random.default_rng(seed).permutation(pool.group.unique())
     ids, ends = [], []
     for group in order:
@@ -167,9 +167,9 @@ def nested_sets(
 # %% ../../../nbs/train/ensemble/10_folds.ipynb #954bf289
 def learning_curve(
     table: pd.DataFrame, # From `groups`
-    valid_ids, # Videos that judge, the same each time
-    sizes, # Numbers of videos to learn from
-    train_and_valid, # Called with train ids, judge ids, seed; gives a score
+    valid_ids, # Validation videos, the same each time
+    sizes, # Numbers of training videos
+    train_and_valid, # Called with train ids, validation ids, seed; gives a score
     repeats: int = 3, # Orders of the videos, and seeds
     seed: int = 0,
     each=lambda row: None, # Called with each score as it comes

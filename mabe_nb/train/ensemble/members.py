@@ -151,7 +151,7 @@ def enough_epochs(
 # %% ../../../nbs/train/ensemble/50_members.ipynb #8f91cb3c
 def net_config(
     prepared, # `Prepared` with the config's features
-    ids, # Videos to learn from
+    ids, # Training videos
     settings: dict, # Of `TrainConfig`, `every_ms` and `least_steps`
     seed: int = 0,
 ): # `TrainConfig`, with as many epochs as are needed
@@ -169,7 +169,7 @@ def net_config(
 # %% ../../../nbs/train/ensemble/50_members.ipynb #258b5287
 def train_net(
     prepared, # `Prepared` with the config's features
-    ids, # Videos to learn from
+    ids, # Training videos
     settings: dict, # See `net_config`
     seed: int = 0,
     spill=None, # File for data that has no room; None: memory whatever the size
@@ -226,7 +226,7 @@ def sampled(
 # %% ../../../nbs/train/ensemble/50_members.ipynb #f46faf7a
 def train_boost(
     prepared, # `Prepared`
-    ids, # Videos to learn from
+    ids, # Training videos
     settings: dict, # Of `grow_trees`, and `sample`: every how many frames one is taken
     seed: int = 0,
 ) -> Boost:

@@ -31,7 +31,7 @@ class MemberTask(NamedTuple):
     "A member that is to be trained."
     kind: str # net or boost
     prepared: object # `Prepared` with its features
-    ids: tuple # Videos to learn from
+    ids: tuple # Training videos
     settings: dict # See `train_member`
     seed: int
     path: Path # File for the member

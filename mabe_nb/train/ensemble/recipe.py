@@ -105,33 +105,33 @@ def stack_out_of_fold(
 # %% ../../../nbs/train/ensemble/70_recipe.ipynb #a8b3935a
 def learned_only(
     sequences: list, # Of `OutOfFold`, all
-    judged: list, # Those of them that judge
+    scored: list, # Those of them that are scored
     decision: Decision, # That is kept
     actions: tuple,
-) -> dict: # For `metrics.json`; empty if all judge
-    "What members learned from beside the videos that judge."
-    rest = [s for s in sequences if s.video not in {one.video for one in judged}]
+) -> dict: # For `metrics.json`; empty if all are
+    "What members learned from beside the scored videos."
+    rest = [s for s in sequences if s.video not in {one.video for one in scored}]
     if not rest: return {}
     counts = counts_by_video(rest, [codes_of(decision, s) for s in rest])
     seen = lambda some: seen_counts((s.labels for s in some), actions)
     return {"only_reviewed": {v: dict(zip(actions, c.tolist()))
                               for v, c in counts.items()},
             "looked_at": time_looked_at((s.labels, s.fps) for s in sequences),
-            "seen": seen(sequences), "judged": seen(judged)}
+            "seen": seen(sequences), "judged": seen(scored)}
 
 # %% ../../../nbs/train/ensemble/70_recipe.ipynb #af0052ec
 def settle(
     names, # Of the members
     sequences: list, # Of `OutOfFold`
-    only_reviewed, # Ids of videos that do not judge
+    only_reviewed, # Ids of videos that are not scored
     actions: tuple,
     shares=None, # See `choose`
 ) -> tuple: # The `Decision` that is kept, and all scores
-    "Choose and judge by the videos that may."
-    judged = [s for s in sequences if s.video not in only_reviewed] or sequences
-    decision = choose(judged, shares)
-    return decision, (oof_scores(names, judged, decision, actions, shares)
-                      | learned_only(sequences, judged, decision, actions))
+    "Choose by and score the videos that may be."
+    scored = [s for s in sequences if s.video not in only_reviewed] or sequences
+    decision = choose(scored, shares)
+    return decision, (oof_scores(names, scored, decision, actions, shares)
+                      | learned_only(sequences, scored, decision, actions))
 
 # %% ../../../nbs/train/ensemble/70_recipe.ipynb #e2994c52
 def begin_recipe(
@@ -250,7 +250,7 @@ def finish_recipe(
     table, # From `groups`
     splits: list, # Of `Split`
     parts: tuple, # Body parts
-    only_reviewed: tuple = (), # Videos that do not judge, unless all are such
+    only_reviewed: tuple = (), # Videos that are not scored, unless all are such
 ) -> dict: # What `metrics.json` holds
     "Settle the blend, score it, and write everything down."
     prepared = next(tasks[s.name][0].prepared for s in specs if not s.which)

@@ -46,8 +46,8 @@ FEW, POOR = 20, 0.05 # Bouts; F1
 
 # %% ../../../nbs/train/folder/30_card.ipynb #9fb5aa62
 def caution(
-    learned: dict, # Of one action: "frames" and "bouts" to learn from
-    judged: dict = None, # The same to judge by; None: unknown
+    learned: dict, # Of one action: "frames" and "bouts" for training
+    judged: dict = None, # The same for validation; None: unknown
     f1: float = None, # That it reached
     alarms: int = None, # Frames in which it was predicted, if never annotated
 ) -> str: # Empty if there is nothing to say
@@ -57,9 +57,9 @@ def caution(
     if (n := learned["bouts"]) < FEW:
         remarks.append(f"only {plural(n, 'bout')}: treat with care")
     if judged is not None and not alarms and (n := judged["bouts"]) < FEW:
-        remarks.append(f"judged by {plural(n, 'bout')}" if n else
-                       "nothing to judge it by")
-    if alarms: remarks.append(f"predicted in {plural(alarms, 'frame')}, never annotated")
+        remarks.append(f"{plural(n, 'validation bout')}" if n else
+                       "no validation bout")
+    if alarms: remarks.append(f"predicted in {plural(alarms, 'frame')}, not annotated")
     elif f1 is not None and f1 < POOR: remarks.append("hardly ever right")
     return "; ".join(remarks)
 
@@ -79,9 +79,9 @@ def action_table(
     predicted = metrics.get("said", {})
     if of := metrics.get("f1_interval"):
         columns["95 % interval"] = {a: span(v) for a, v in of.items()}
-    for words, some in (("to learn from", seen), ("to judge by", judged)):
+    for words, some in (("training", seen), ("validation", judged)):
         for key in ("frames", "bouts") if some else ():
-            columns[f"{key} {words}"] = {a: v[key] for a, v in some.items()}
+            columns[f"{words} {key}"] = {a: v[key] for a, v in some.items()}
     if predicted:
         columns["bouts predicted"] = {a: v["bouts"] for a, v in predicted.items()}
     alarms = metrics.get("only_false_alarms", {})
@@ -106,7 +106,7 @@ def calibration_section(
         rows[action] = [of["error"], total, share(1), share(2)]
     return "\n\n".join([
         "## Calibration", "Of the frames that are given an action with a probability "
-        "of 0.8, it should be annotated in 80 %. The error is the mean distance between "
+        "of 0.8, 80 % should be annotated. The error is the mean distance between "
         f"predicted and observed share over {calibration['bins']} bins, by frames; "
         "where an action is rare it is small by itself: look at the frames given 0.5 "
         "or more.",
@@ -220,17 +220,16 @@ def result_line(
     "The figure, and why it flatters."
     macro, of, best = metrics["valid"]["macro_f1"], metrics["interval"], metrics["best"]
     if macro is None:
-        return ("**No F1**: in the videos that judge no action was annotated, and none was "
-                "predicted. Nobody knows how good this classifier is.")
-    judges = len(metrics["valid_videos"])
-    span = (f" (95 % interval over the videos that judge: {of[0]:.3f} to {of[1]:.3f})."
-            if judges > 1 else ". One video has no interval.")
+        return ("**No F1**: in the validation videos nothing was annotated and "
+                "nothing predicted. Nobody knows how good this classifier is.")
+    span = (f" (95 % interval over the validation videos: {of[0]:.3f} to {of[1]:.3f})."
+            if len(metrics["valid_videos"]) > 1 else ". One video has no interval.")
     return (f"**Macro F1 {macro:.3f}**{span}"
             f"{zeros_line(metrics, metrics['valid']['f1'])} This figure flatters: the "
             f"same videos chose epoch {best['epoch']} as the best of "
             f"{metrics['epochs']}, by an F1 of {best['valid_f1']:.3f}"
             f"{' of each action by itself' * ('overlap' in metrics)} in windows that "
-            "do not overlap, as here they do. For a figure to publish judge by videos "
+            "do not overlap, as here they do. For a figure to publish score videos "
             "that chose nothing, or use a recipe (`mabe train --recipe best`), in "
             "which every video is predicted by models that never saw it.")
 
@@ -258,7 +257,7 @@ def run_card(
     return "\n\n".join([
         f"# Model card: `{cfg.model_type}`",
         f"Trained on {videos_line(metrics['train_videos'])}, "
-        f"{metrics['train_frames']:,} frames; judged by "
+        f"{metrics['train_frames']:,} frames; validated on "
         f"{videos_line(metrics['valid_videos'])}, {valid['frames']:,} frames; each "
         "pair of animals counts its own. It tells apart: "
         f"{', '.join(map(clean, actions))}, and none of them.",
@@ -268,7 +267,7 @@ def run_card(
         "\n".join(f"- {clean(w)}" for w in metrics["warnings"])
         or "The data meets what the config expects.",
         "## Settings", settings_table(cfg), "All of them: config.yaml.",
-        "## Limits", "One split into videos to learn from and to judge by; another "
+        "## Limits", "One split into training and validation videos; another "
         "would give another figure. Other species, cameras, frame rates or trackers "
         "were not tried. Decisions are the most probable class. Classes exclude each "
         f"other{_at_once(metrics)}. Probabilities are averaged over "

@@ -137,16 +137,16 @@ def start_of(
 # %% ../../../nbs/train/folder/40_fine_tuning.ipynb #495f2331
 @patch
 def apply(self: Start,
-    data, # `TrainingSet`; gets a note if videos that judge were learned from before
+    data, # `TrainingSet`; gets a note if validation videos were learned from before
     clf: Classifier, # With fresh weights, changed in place
-    valid_ids, # Videos that judge
+    valid_ids, # Validation videos
 ) -> str: # A line meant for a person
     "Put the weights into a classifier."
     shared = copy_weights(self.clf, clf)
     seen = [v for v in valid_ids if data.prepared.videos[v]["tracks"] in self.tracks]
     if seen:
         data.notes.append(f"the run that this one started from had learned from "
-                          f"{len(seen)} of the {len(valid_ids)} videos to judge by: "
+                          f"{len(seen)} of the {len(valid_ids)} validation videos: "
                           "the scores flatter; name others (--valid-videos)")
     new = [a for a in clf.actions if a not in shared]
     return (f"starts from the weights of {self.file}"

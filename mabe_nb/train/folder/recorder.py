@@ -238,7 +238,7 @@ def source_changes(
                        ("new", now.keys() - then)):
         if ids: found.append(f"{words}: {_listed(ids)}")
     for key, words in (("tracks", "tracks of"), ("labels", "labels of"),
-                       ("part", "to learn from or to judge by:")):
+                       ("part", "for training or validation:")):
         ids = [v for v in then.keys() & now if then[v][key] != now[v][key]]
         if ids: found.append(f"{words} {_listed(ids)}")
     for key in sorted({*old["features"], *new["features"]}):

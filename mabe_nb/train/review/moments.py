@@ -156,7 +156,7 @@ def _rank(values): # 0..1, all 0 where there is no difference
 def worth(
     moments: pd.DataFrame, # See `moments_of`, of all pairs
 ) -> pd.DataFrame: # With rare (0.5..2), worth and why
-    "What a moment teaches, by estimate, in its own unit."
+    "How informative a moment is, by estimate, in its own unit."
     m = moments
     seconds = (m.seconds * (1 - m.doubt)).groupby(m.about).sum() + 1
     rare = m.about.map((seconds.median() / seconds) ** 0.5).clip(0.5, 2).astype(float)

@@ -30,19 +30,19 @@ from ...workers import or_silent
 # %% ../../../nbs/train/review/20_retrain.ipynb #335c1ae1
 def reviewed_split(
     data: CorrectedDataset,
-    train_ids=None, # Video ids to learn from, None: chosen
-    valid_ids=None, # Video ids to judge by, None: chosen
+    train_ids=None, # Training videos, None: chosen
+    valid_ids=None, # Validation videos, None: chosen
     cfg: TrainConfig = TrainConfig(), # Its seed and share choose
 ) -> tuple: # Train ids, valid ids
-    "The split of the annotated videos, and all that only a review knows to learn from."
-    plain, learn, valid = data.data, train_ids, valid_ids
+    "The split of the annotated videos, and all that only a review knows for training."
+    plain, training, valid = data.data, train_ids, valid_ids
     if any(plain.labelled(i) for i in plain.ids):
-        learn, valid = choose_videos(plain, cfg, train_ids, valid_ids)
+        training, valid = choose_videos(plain, cfg, train_ids, valid_ids)
     elif train_ids is None or valid_ids is None: return train_ids, valid_ids
-    known = {*learn, *valid, *(valid_ids or ())}
+    known = {*training, *valid, *(valid_ids or ())}
     more = [i for i in data.only_reviewed if i not in known]
     room = cfg.limit and max(cfg.limit - len(more), 0)
-    return [*learn[:room], *more][:cfg.limit], valid
+    return [*training[:room], *more][:cfg.limit], valid
 
 # %% ../../../nbs/train/review/20_retrain.ipynb #395ba453
 def _comparable(run, out, new_weights) -> Classifier:
@@ -83,9 +83,10 @@ def retrain(
     data = with_corrections(as_dataset(data), corrections)
     ids, cfg = before.run_videos(), before.cfg.model_copy(update={"limit": None})
     broken = _broken(data, ids, or_silent(say)) if skip_broken else ()
-    learn, judge = ([v for v in ids[k] if v not in broken] for k in ("train", "valid"))
-    learn, judge = reviewed_split(data, learn, judge, cfg)
-    ids = [v for v in learn if v not in broken], judge
+    training, valid = ([v for v in ids[k] if v not in broken]
+                       for k in ("train", "valid"))
+    training, valid = reviewed_split(data, training, valid, cfg)
+    ids = [v for v in training if v not in broken], valid
     if new_weights and cfg.frame_gap == frames_of(EVERY_MS, before.inputs.rate):
         cfg = cfg.model_copy(update={"frame_gap": None}) # That of the videos to come
     train(data, out, cfg, *ids, resume=True, cache=cache, say=or_silent(say),

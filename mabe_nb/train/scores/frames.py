@@ -27,7 +27,7 @@ def frame_counts(
 # %% ../../../nbs/train/scores/10_frames.ipynb #1e7db011
 def f1_of(
     counts: np.ndarray, # (..., actions, 3), see `frame_counts`
-) -> np.ndarray: # (..., actions), NaN where there is nothing to judge
+) -> np.ndarray: # (..., actions), NaN where it is undefined
     "F1 from hit, wrong and missed frames."
     hit, rest = 2 * counts[..., 0], counts[..., 1] + counts[..., 2]
     return np.where(hit + rest > 0, hit / np.maximum(hit + rest, 1), np.nan)
@@ -36,7 +36,7 @@ def f1_of(
 def masked_f1(
     labels: np.ndarray, # (frames, actions) int8: 1 present, 0 absent, -1 unknown
     codes: np.ndarray, # See `frame_counts`
-) -> np.ndarray: # (actions,) F1, NaN where there is nothing to judge
+) -> np.ndarray: # (actions,) F1, NaN where it is undefined
     "Frame-wise F1 of each action over the frames where it is known."
     return f1_of(frame_counts(labels, codes))
 

@@ -24,7 +24,7 @@ def mean_f1(
 def f1_by_action(
     counts, # (actions, 3) array of each video
     actions: tuple,
-) -> dict: # Action -> F1, None where there is nothing to judge
+) -> dict: # Action -> F1, None where it is undefined
     "F1 of each action over some videos."
     f1 = f1_of(np.sum(list(counts), 0))
     return {a: None if np.isnan(v) else round(float(v), 4) for a, v in zip(actions, f1)}
@@ -33,7 +33,7 @@ def f1_by_action(
 def overlap_scores(
     counts: np.ndarray, # (actions, 3), see `overlap_counts`
     actions, # Names
-) -> dict: # "f1" by action, None where there is nothing to judge, and "macro_f1"
+) -> dict: # "f1" by action, None where it is undefined, and "macro_f1"
     "Scores of actions of which each is decided by itself."
     f1 = {a: None if np.isnan(v) else round(float(v), 6)
           for a, v in zip(actions, f1_of(counts))}

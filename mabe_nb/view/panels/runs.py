@@ -102,8 +102,8 @@ def found_words(self: RunsPanel, table) -> str:
     else: none = "no run there is as asked for" if self.filters() else \
         "no run there; 'mabe train' makes one"
     words = plural(len(table), "run") if len(table) else none
-    if "judged by" in table:
-        words += "; not all are judged by the same videos, so their F1 do not compare"
+    if "validated on" in table:
+        words += "; not all have the same validation videos, so their F1 do not compare"
     left = table.attrs["left_out"]
     one = next((f"{run}: {why}" for run, why in left.items()), "")
     return words + f"; {len(left)} cannot be read, such as {one}" * bool(left)

@@ -181,10 +181,10 @@ def _controls(self: TrainPanel, data, train_videos, valid_videos, hours):
     "The form in a tab for each part of the config, and what is watched below it."
     self.data = control(W.Text, "Data", "Folder or file", FULL, value=data,
                         placeholder="folder or file of the dataset")
-    self.train_videos = control(W.Text, "Videos to learn from", "Ids and ranges",
+    self.train_videos = control(W.Text, "Training videos", "Ids and ranges",
                                 placeholder="such as 0-2,7; all others",
                                 value=train_videos)
-    self.valid_videos = control(W.Text, "Videos to judge by", "Never learned from",
+    self.valid_videos = control(W.Text, "Validation videos", "Never learned from",
                                 value=valid_videos, placeholder="such as 3; drawn")
     self.hours = control(W.BoundedFloatText, "Time limit (h)", min=0.01, max=720,
                          value=hours)

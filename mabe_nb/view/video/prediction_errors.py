@@ -120,7 +120,8 @@ def prediction_player(
 ) -> Player:
     "A player with what was annotated, what was predicted, and how sure that was."
     shown = [m for m in predictions if m.video_id == rec.video_id]
-    sources = {"annotated": rec.bouts, "predicted": predicted_bouts(shown, rec.video_id)}
+    predicted = predicted_bouts(shown, rec.video_id)
+    sources = {"annotated": rec.bouts, "predicted": predicted}
     ribbons = ribbon_strip(shown, lambda pair: actions_of(rec, pair, sources))
     strips = [ethogram_strip(rec, sources), ribbons]
     errors = {(m.agent, m.target): [start for *_, start, _ in

@@ -76,7 +76,7 @@ class ReviewPanel(Panel):
 # %% ../../../nbs/view/video/70_review.ipynb #d3750b71
 @patch
 def _controls(self: ReviewPanel):
-    self.choice = control(W.Dropdown, "Moment", "In the order of what they teach",
+    self.choice = control(W.Dropdown, "Moment", "Most informative first",
                           layout=FULL, label="initial", options=self._options())
     self.choice.observe(lambda _: self.quiet or self.run(self.show), "value")
     self.label = control(W.Dropdown, "Action", "What it is instead", layout=FULL,
