@@ -217,8 +217,7 @@ def shared_subjects(
     both = sorted(s for s in set().union(*of) if sum(s in part for part in of) > 1)
     if not both: return []
     return [f"note: videos of {plural(len(both), 'subject')} ({some_of(both)}) "
-            "are in training and validation: for animals that are new the score may be too "
-            "much"]
+            "are in training and validation: for new animals the score may be too high"]
 
 # %% ../../nbs/train/56_data_shift.ipynb #053de419
 def _by_lists(short): # Video -> actions that are not looked for there

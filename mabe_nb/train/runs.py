@@ -65,7 +65,8 @@ def _announce(dataset, data, ids, asked, clf, say):
     for text in [*data.notes, *_unlearned(data), *users_code(clf.cfg)[1], *order_notes(
             data.inputs, not clf.cfg.is_default("features"))]: say(f"note: {text}")
     for line in shared_subjects(dataset, *ids): say(line)
-    say(f"{plural(len(ids[0]), 'training video')}, {plural(len(ids[1]), 'validation video')}; "
+    train, valid = map(len, ids)
+    say(f"{plural(train, 'training video')}, {plural(valid, 'validation video')}; "
         f"{data.inputs.dim} channels, {len(data.actions)} actions, "
         f"{count_parameters(clf.model):,} parameters")
 
