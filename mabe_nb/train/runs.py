@@ -66,7 +66,7 @@ def _announce(dataset, data, ids, asked, clf, say):
             data.inputs, not clf.cfg.is_default("features"))]: say(f"note: {text}")
     for line in shared_subjects(dataset, *ids): say(line)
     say(f"{plural(len(ids[0]), 'video')} to learn from, {len(ids[1])} to judge by; "
-        f"{data.inputs.dim} channels, {len(data.actions)} actions, "
+        f"{data.inputs.dim} channels, {plural(len(data.actions), 'action')}, "
         f"{count_parameters(clf.model):,} parameters")
 
 # %% ../../nbs/train/70_runs.ipynb #3460e168
