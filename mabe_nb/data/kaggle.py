@@ -90,7 +90,7 @@ def json_list(
 def _as_listed(bouts, listed): # Bouts, and what was done, for `counted`
     new = listed_names({b[2] for b in bouts}, {x for *_, x in listed})
     return [(a, t, new.get(x, x), *span) for a, t, x, *span in bouts], [
-        ("respelled_actions", len(new), "action", "spelt otherwise than listed, taken as "
+        ("respelled_actions", len(new), "action", "spelt in another way, taken as "
          f"listed: {', '.join(f'{a} for {b}' for a, b in [*new.items()][:8])}")]
 
 # %% ../../nbs/data/10_kaggle.ipynb #d4a335ae
