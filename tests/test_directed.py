@@ -15,7 +15,7 @@ from mabe_nb.data.features import HALO_S, compute
 from mabe_nb.data.recording import Recording, bout_table
 from mabe_nb.data.synthetic import write_colony
 from mabe_nb.errors import ConfigError
-from mabe_nb.train.ensemble.directed import crowded, directed_actions, members_for
+from mabe_nb.train.ensemble.directed import more_than_two_animals, directed_actions, members_for
 from mabe_nb.train.ensemble.folds import contiguous_folds
 from mabe_nb.train.ensemble.labs import fold_facts
 from mabe_nb.train.ensemble.member_specs import RECIPES
@@ -163,10 +163,10 @@ def test_no_member_has_more_seeds_than_one_that_tells_which(tmp_path, stop, whic
 def test_crowds_are_seen(tmp_path):
     data = open_dataset(write_colony(tmp_path/"colony", videos=4, minutes=0.1, seed=0))
     table = pd.DataFrame({"video_id": list(data.ids), "lab_id": [data.lab(i) for i in data.ids]})
-    assert crowded(data, table) == any(len(data[v].mice) > 2 for v in
+    assert more_than_two_animals(data, table) == any(len(data[v].mice) > 2 for v in
                                        table.drop_duplicates("lab_id").video_id)
     pairs = as_dataset([walk(60).replace(video_id="1")])
-    assert not crowded(pairs, pd.DataFrame({"video_id": ["1"], "lab_id": ["x"]}))
+    assert not more_than_two_animals(pairs, pd.DataFrame({"video_id": ["1"], "lab_id": ["x"]}))
 
 
 # --- folds as Kaggle's order has them
