@@ -146,7 +146,7 @@ MUTANTS = [Mutant(*m) for m in (
     ("splits: the parts are exchanged", "_splits(table, (1 - valid, valid), seed)[1]",
      "_splits(table, (1 - valid, valid), seed)[0]", SPLIT),
     ("copies: only whole copies are found", "[*(_sequences(codes, points, odd, k) for k in steps),", "[", SPLIT),
-    ("copies: copies elsewhere in the picture are not found", ", motion_marks(rec)])", "])", SPLIT),
+    ("copies: copies elsewhere in the picture are not found", ", motion_hashes(rec)])", "])", SPLIT),
     ("copies: thinned copies of few points are not found", "THINNED[:None if n > 1 else 1]", "THINNED[:1]", SPLIT),
     ("copies: points lost at one place connect videos", "(known.sum(1) >= 4) & moves", "known.sum(1) >= 4", SPLIT),
     ("splits: the longest video may judge what clips have taught", "if off(found := deal(seed)) < MOST_OFF: return found",

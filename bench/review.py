@@ -57,7 +57,7 @@ def choose(way, told, minutes, seen, rng):
     "What to look at next."
     if way == "ours": return rank_moments(told, minutes, seen)
     if way == "random": return within(stretches(told, seen, rng), minutes)
-    return within(rank_moments(told, 1e9, seen).sort_values("doubt", ascending=False), minutes)
+    return within(rank_moments(told, 1e9, seen).sort_values("uncertainty", ascending=False), minutes)
 
 
 def tell(prepared, moments):

@@ -428,7 +428,7 @@ def test_animals_that_meet_are_one_cage():
         per_unit(mixed, unit="cage")
     with pytest.raises(ConfigError, match="unknown unit"): per_unit(rows, unit="cages")
     assert dependence_notes(rows, "cage") == []
-    assert dependence_notes(rows, "video")[0].startswith("2 of 6 animals are in more than one video")
+    assert dependence_notes(rows, "video")[0].startswith("in more than one video: 2 of 6 animals")
     one, two = dependence_notes(mixed)
     assert one.startswith("in 3 of 4 videos animals of one group meet")
     assert two == ("in 1 of 4 videos animals of different groups meet, and are compared as if "

@@ -207,10 +207,10 @@ def test_a_swap_is_found_while_both_run():
     assert kinds(rec) == {"identity_swaps": 2}
     flies = rec.replace(mice=("fly1", "fly2"))
     said, = (d.message for d in check(flies) if d.kind == "identity_swaps")
-    assert said.startswith("2 times two animals swap names (fly1 and fly2)") and "mice" not in said
+    assert said.startswith("2 swaps of names between two animals (fly1 and fly2)") and "mice" not in said
     rec.xy[31:] = rec.xy[31:, ::-1] # and stays so
     said, = (d.message for d in check(rec) if d.kind == "identity_swaps")
-    assert said.startswith("1 time two animals swap") and ": 1 video," in repr(audit([rec]))
+    assert said.startswith("1 swap of names between two animals") and ": 1 video," in repr(audit([rec]))
 
 
 def test_passing_by_is_no_swap():

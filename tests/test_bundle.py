@@ -254,7 +254,7 @@ def test_videos_that_were_learned_from_are_told(work, tmp_path):
         said = []
         table, _ = predict_in_parts(kit, videos, tmp_path, say=said.append)
         assert table.attrs["learned_from"] == known[:number]
-        told = [line for line in said if "have ids of videos that the run" in line]
+        told = [line for line in said if "are of videos that the run learned" in line]
         assert len(told) == bool(number)
         assert all(line.startswith(f"note: {number} of 7 videos") for line in told)
 

@@ -84,10 +84,10 @@ def test_places_at_once_and_one_that_fails():
                     seconds=0.2)
     assert (table["where"] == "local:cpu").sum() == 1
     bad = table[table["where"] == "local:cuda:9"].iloc[0]
-    assert bad.basis == "error" and "cuda:9" in bad.note and not bad.front
+    assert bad.basis == "error" and "cuda:9" in bad.note and not bad.pareto
     mine = table[table["where"] == "local:cpu"].iloc[0]
     assert mine.seconds == pytest.approx(800 / mine.windows_s) and mine.usd == 0
-    assert mine.front and (table.basis == "predicted").sum() >= 8
+    assert mine.pareto and (table.basis == "predicted").sum() >= 8
     again = compare(TINY, Workload(windows=800), "local:cpu", None, seconds=0.2)
     assert again.reused.all() and again.paid.sum() == 0
     assert "local:cpu" in plot_compare(table)[0].get_label()

@@ -15,7 +15,7 @@ from mabe_nb.data.features import HALO_S, compute
 from mabe_nb.data.recording import Recording, bout_table
 from mabe_nb.data.synthetic import write_colony
 from mabe_nb.errors import ConfigError
-from mabe_nb.train.ensemble.directed import crowded, directed_actions, members_for
+from mabe_nb.train.ensemble.directed import more_than_two_animals, directed_actions, members_for
 from mabe_nb.train.ensemble.folds import contiguous_folds
 from mabe_nb.train.ensemble.labs import fold_facts
 from mabe_nb.train.ensemble.member_specs import RECIPES
@@ -163,10 +163,10 @@ def test_no_member_has_more_seeds_than_one_that_tells_which(tmp_path, stop, whic
 def test_crowds_are_seen(tmp_path):
     data = open_dataset(write_colony(tmp_path/"colony", videos=4, minutes=0.1, seed=0))
     table = pd.DataFrame({"video_id": list(data.ids), "lab_id": [data.lab(i) for i in data.ids]})
-    assert crowded(data, table) == any(len(data[v].mice) > 2 for v in
+    assert more_than_two_animals(data, table) == any(len(data[v].mice) > 2 for v in
                                        table.drop_duplicates("lab_id").video_id)
     pairs = as_dataset([walk(60).replace(video_id="1")])
-    assert not crowded(pairs, pd.DataFrame({"video_id": ["1"], "lab_id": ["x"]}))
+    assert not more_than_two_animals(pairs, pd.DataFrame({"video_id": ["1"], "lab_id": ["x"]}))
 
 
 # --- folds as Kaggle's order has them
@@ -250,10 +250,10 @@ def test_a_single_point_in_pixels_and_in_cm_is_told(tmp_path, features):
                        xy=walk(900, 1, k, 0).xy[:, :, :1], labelled=frozenset({("mouse1", "mouse1", "rear")}),
                        px_per_cm=10 if k else None) for k in range(4)])
     told, = mixed_units(prepare(data, features, out=tmp_path/"p", progress=False))
-    assert told == (f"1 of 4 videos have no pixels per cm (video v0): {features} is in px there and in cm "
+    assert told == (f"no pixels per cm in 1 of 4 videos (video v0): {features} is in px there and in cm "
                     "elsewhere; write down their scale")
     begin_training(data, tmp_path/"r", "quick", None, 2, cache=tmp_path/"c", say=(lines := []).append)
-    assert sum("1 of 4 videos have no pixels per cm (video v0)" in line for line in lines) == 1
+    assert sum("no pixels per cm in 1 of 4 videos (video v0)" in line for line in lines) == 1
 
 
 @pytest.mark.parametrize("scale, told", [(0.1, 1), (None, 0)])
@@ -265,7 +265,7 @@ def test_a_length_that_is_guessed_beside_a_known_one_is_told(tmp_path, scale, to
         px_per_cm=scale if k else None) for k in range(4)])
     found = mixed_units(prepare(data, "directed", out=tmp_path/"p", progress=False))
     assert len(found) == told and all(line.startswith(
-        "1 of 4 videos have no pixels per cm (video v0): their animals are taken to be 9.7 cm long, those "
+        "no pixels per cm in 1 of 4 videos (video v0): their animals are taken to be 9.7 cm long, those "
         "of the others are ") for line in found)
     begin_training(data, tmp_path/"r", "quick", None, 2, cache=tmp_path/"c", say=(lines := []).append)
     assert sum("(video v0): their animals are" in line for line in lines) == told

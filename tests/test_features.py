@@ -416,7 +416,7 @@ def test_rolling_is_what_it_says(totals, seed, frames, half, share, level):
 def test_without_bottleneck_features_are_the_same(monkeypatch):
     rec, name = holes(smooth(40), .2), "social+smoothed+multiscale"
     fast, called = compute(rec, name).values, []
-    monkeypatch.setattr(rolling, "totals_serve", lambda x: called.append(len(x)))
+    monkeypatch.setattr(rolling, "running_totals_fit", lambda x: called.append(len(x)))
     close(compute(rec, name).values, fast)
     assert called
 

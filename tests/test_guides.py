@@ -147,12 +147,13 @@ def test_row(row, capsys):
 def test_the_designs_inputs_on_calms21():
     "28 coordinates of 14 points, and which of them are missing: said, not refused."
     from mabe_nb.train.config import TrainConfig
-    from mabe_nb.train.training_set import unmet
+    from mabe_nb.train.training_set import config_mismatches
     cfg = TrainConfig(input_dim=28)
-    assert unmet(cfg, 42, 4, masks=14) == [
+    assert config_mismatches(cfg, 42, 4, masks=14) == [
         "input_dim 28 is met; 14 more channels say which points are missing, so the model "
         "sees 42"]
-    assert unmet(cfg, 28, 4) == [] and "gives 40" in unmet(cfg, 40, 4, masks=14)[0]
+    assert config_mismatches(cfg, 28, 4) == []
+    assert "gives 40" in config_mismatches(cfg, 40, 4, masks=14)[0]
 
 
 def test_a_workspace_is_chosen_by_modal_itself(monkeypatch):

@@ -159,7 +159,7 @@ def test_a_row_flows_into_the_card_and_the_job():
     assert "local:cpu" in panel.picture.value and "<b>cuda" not in panel.table.value
     offered = [place for _, place in panel.rows.options]
     assert "local:cuda:9" not in offered
-    assert panel.result.set_index("where").front[offered[0]] # one worth it is on top
+    assert panel.result.set_index("where").pareto[offered[0]] # one worth it is on top
     panel.rows.value = "modal:H100"
     panel.take()
     assert (card.on, card.gpu) == ("modal", "H100") and "on modal H100" in job.price.value

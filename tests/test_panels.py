@@ -555,7 +555,7 @@ def test_no_two_panels_contradict_each_other():
     guide = card.pick
     table = pd.DataFrame({"where": ["modal:T4", "modal:L4", "modal:A100-40GB"],
         "basis": "predicted", "seconds": [375.0] * 3, "usd": [.078, .1, .235], "card": None,
-        "windows_s": 1.0, "low": 1.0, "high": 1.0, "front": True, "note": "", "ms": 1.0,
+        "windows_s": 1.0, "low": 1.0, "high": 1.0, "pareto": True, "note": "", "ms": 1.0,
         "usd_per_hour": [.7, .9, 2.2]})
     panel.show(table)
     assert card.pick == table["where"][table.usd.idxmin()].partition(":")[2] == "T4" != guide

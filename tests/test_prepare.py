@@ -583,7 +583,7 @@ def test_unlabelled_videos(folder, tmp_path):
     after = times(out)
     assert {i: after[i] for i in before} == before and len(after) == 6
     assert len(prepared().videos) == 2 and times(out) == after
-    with pytest.raises(DataError, match="4 are unlabelled, so there is nothing to learn"):
+    with pytest.raises(DataError, match="4 videos, 0 unreadable and 4 unlabelled"):
         prepared(ids=["v2", "v3", "v4", "v5"])
 
 

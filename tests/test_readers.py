@@ -548,12 +548,12 @@ def test_sleap_animals_without_a_track_are_counted(tmp_path):
     rec = read_poses(tmp_path/"v.slp", fps=30)
     assert np.isfinite(rec.xy[..., 0, 0]).tolist() == [[True, True], [True, False],
                                                        [False, False], [False, False]]
-    said = ("3 animals in 2 frames belong to no track and are left out, first in frame 1; "
+    said = ("3 animals in 2 frames without a track, left out, first in frame 1; "
             "track them in SLEAP if they are yours")
     assert [tuple(f)[1:] for f in rec.findings] == [("animals_without_track", 3, said)]
     (tmp_path/"dataset.yaml").write_text("fps: 30\n")
     assert f"v: {said}" in match_files(open_dataset(tmp_path)).sentences
-    with pytest.warns(LabNote, match="in 2 frames belong to no track"): open_dataset(tmp_path)["v"]
+    with pytest.warns(LabNote, match="in 2 frames without a track"): open_dataset(tmp_path)["v"]
 
 
 def test_sleap_video_and_skeleton_are_those_of_the_points(tmp_path):

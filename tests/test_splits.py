@@ -16,7 +16,7 @@ from mabe_nb.data.formats.readers import TRACKERS, Points, Tracker
 from mabe_nb.data.recording import Recording, bout_table
 from mabe_nb.data.splits import (check_no_leak, describe, groups, holdout,
                                  labelled_groups, leave_one_lab_out)
-from mabe_nb.data.copies.same_poses import frame_codes, marks
+from mabe_nb.data.copies.same_poses import frame_codes, pose_hashes
 from mabe_nb.data.synthetic import colony_video, write_colony
 from mabe_nb.errors import DataError, MabeError
 
@@ -171,7 +171,7 @@ def test_a_piece_of_a_video_is_found_and_chains_connect():
 
 def test_a_frozen_tracker_connects_nothing():
     stills = (make_recording(k, 1) for k in range(1000))
-    still = next(r for r in stills if len(marks(r)) == 2)
+    still = next(r for r in stills if len(pose_hashes(r)) == 2)
     still = still.xy.repeat(600, 0) # A pose that would be a mark if it came once
     recs = [make_recording(k, 600, video_id=str(k)) for k in (1, 2)]
     recs = [r.replace(xy=np.concatenate([r.xy, still])) for r in recs]

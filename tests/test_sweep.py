@@ -87,7 +87,7 @@ def test_out_of_memory_ends_one_size_and_results_are_reused(mabe_home):
     ask = dict(sizes=[90_000, 8, 512], seconds=0.2, memory_gb=0.3)
     done = sweep(TINY, Workload(windows=1000), **ask)
     assert done.rows.status.tolist() == ["ok", "ok", "oom"], done.rows.note.tolist()
-    assert "does not fit: take 45000" in done.rows.note.iloc[2]
+    assert "does not fit: try --batch-size 45000" in done.rows.note.iloc[2]
     assert done.knee in (8, 512) and not done.rows.reused.any()
     assert jobs() == [], "jobs of a sweep are not left in the user's list"
     again = sweep(TINY, Workload(windows=1000), **ask)

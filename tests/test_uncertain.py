@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from mabe_nb.analysis.analyse import _of_no_interval, analyse
+from mabe_nb.analysis.analyse import _no_interval_note, analyse
 from mabe_nb.analysis.comparison import compare_groups
 from mabe_nb.analysis.groups import per_unit
 from mabe_nb.analysis.uncertain import (calibration_of, combined, cut, draw_factors, draw_seconds,
@@ -115,8 +115,8 @@ def test_budgets_that_are_none_are_named(tmp_path, budgets):
 
 def test_intervals_that_are_not_known_are_told():
     drawn = pd.DataFrame({"action": ["rear", "sniff", "rear"], "low": [.1, np.nan, .2]})
-    assert _of_no_interval(drawn)[0].startswith("low and high are empty for 'sniff': the run")
-    assert _of_no_interval(drawn[drawn.action == "rear"]) == []
+    assert _no_interval_note(drawn)[0].startswith("low and high are empty for 'sniff': the run")
+    assert _no_interval_note(drawn[drawn.action == "rear"]) == []
 
 
 def test_little_validation_leaves_more_open():

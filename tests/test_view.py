@@ -336,7 +336,7 @@ def test_names_of_cards_and_of_sizes_cover_nothing():
     "Ten cards of one time lay over each other and over their ranges; so did twenty sizes."
     names = "T4 L4 A10 A100-40GB L40S A100-80GB RTX-PRO-6000 H100 H200 B200".split()
     cards = pd.DataFrame({"where": [f"modal:{n}" for n in names], "basis": "predicted", "seconds": 0.18,
-                          "usd": np.geomspace(1, 4, 10), "front": False, "low": 0.05, "high": 0.5})
+                          "usd": np.geomspace(1, 4, 10), "pareto": False, "low": 0.05, "high": 0.5})
     figure, ax = plot_compare(cards)
     boxes = [t.get_window_extent() for t in ax.texts if t.get_text().startswith("modal")]
     assert len(boxes) == 10 and all(ax.bbox.count_contains(b.corners()) == 4 for b in boxes)
@@ -353,7 +353,7 @@ def test_names_of_cards_and_of_sizes_cover_nothing():
 
 def test_what_costs_nothing_has_no_axis_of_dollars():
     table = pd.DataFrame({"where": ["here", "slurm"], "basis": "measured", "seconds": [9.0, 8],
-                          "low": 7.0, "high": 9.5, "usd": 0.0, "front": True})
+                          "low": 7.0, "high": 9.5, "usd": 0.0, "pareto": True})
     _, ax = plot_compare(table)
     assert not len(ax.get_xticks()) and "USD" not in ax.get_xlabel()
     _, ax = plot_compare(table.assign(usd=[0.0, 0.1]))

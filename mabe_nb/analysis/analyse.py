@@ -20,9 +20,10 @@ from .groups import (
     dependence_notes, groups_to_compare, missing_value_notes, per_unit, spelling_note,
     subject_notes, ungrouped_note, unmatched_rows_note, watch_time_note, with_groups)
 from .measures import (
-    _some, actions_of_labs, bouts_outside_note, checked_submission, measure,
+    actions_of_labs, bouts_outside_note, checked_submission, measure,
     never_together_note, observe, over_time, poorly_tracked_note, unwatched_time_note)
 from ..data.dataset import as_dataset, data_and_ids
+from ..data.recording import some_of
 from .uncertain import draws_of, drawn_groups, drawn_measures
 from .sequences import dyads, encounters, transitions
 from ..errors import ConfigError, one_or_more, plural
@@ -77,7 +78,7 @@ def _by_group(data, tables, known, groups, by, value, unit):
     return rows, cases, notes
 
 # %% ../../nbs/analysis/70_analyse.ipynb #0a8e3a26
-def _of_no_interval(drawn):
+def _no_interval_note(drawn):
     "A sentence if it is not known how far time budgets may be off."
     some = [*drawn.action[drawn.low.isna()].unique()]
     if not some: return []
@@ -95,7 +96,7 @@ def _add_doubt(tables, rows, run, data, decisions, value, unit):
     pieces, expected, half = found
     drawn = tables["drawn"] = drawn_measures(
         pieces, expected, half[0], tables["measures"])
-    notes = _of_no_interval(drawn)
+    notes = _no_interval_note(drawn)
     if rows is None: return notes
     if value not in ("share", "seconds"):
         return [*notes, "what the classifier is not sure of is in intervals of share "
@@ -120,35 +121,35 @@ def _write(out, tables, figures):
         for name, (figure, _) in figures: _save(figure, out/name)
 
 
-def _of_before(out, tables, paths):
+def _leftover_files_note(out, tables, paths):
     "A sentence if what an earlier analysis wrote lies beside what this one did."
     names = {"groups", "drawn", "bouts"} - {*tables}
     of_formats = ((out/name).glob("*") for name in FORMATS)
     old = {f for f in out.iterdir() if f.stem in names}.union(*of_formats)
     lost = sorted(f.relative_to(out).as_posix() for f in old - {*paths})
     if not lost: return []
-    return [f"{out} holds {_some(lost)} too, which this analysis did not write"]
+    return [f"{out} holds {some_of(lost)} too, which this analysis did not write"]
 
 # %% ../../nbs/analysis/70_analyse.ipynb #8c2cb4bc
-def _of_videos(data, bouts, videos):
+def _video_mismatch_notes(data, bouts, videos):
     "Sentences on what a table has of no video of the data, or lacks of videos or labs."
     there, ids = {*checked_submission(bouts).video_id}, [*map(str, data.ids)]
     if lost := sorted(there - {*ids}):
         yield (f"bouts of {plural(len(lost), 'video')} are of none in the data "
-               f"(video {_some(lost)})")
+               f"(video {some_of(lost)})")
     wanted = ids if videos is None else data_and_ids(data, videos)[1]
     by_lab = actions_of_labs(data, bouts)
     of = {v: by_lab.get(data.lab(v), ()) for v in wanted}
     if none := [v for v in wanted if v not in there and of[v]]:
         yield (f"there are no bouts of {len(none)} of {plural(len(wanted), 'video')} "
-               f"(video {_some(none)}): measured as videos in which nothing was done")
+               f"(video {some_of(none)}): measured as videos in which nothing was done")
     known = {*chain(*of.values())}
     lost = {f"{a} ({data.lab(v) or 'no lab'})"
             for v in wanted for a in known - {*of[v]}}
     if lost:
         yield ("predicted in no video of a lab and so not measured there: "
-               f"{_some(sorted(lost))}; if it was looked for, give the run instead of "
-               "its table")
+               f"{some_of(sorted(lost))}; if it was looked for, give the run instead "
+               "of its table")
 
 # %% ../../nbs/analysis/70_analyse.ipynb #401c0a49
 def _measured(data, bouts, videos, shuffles, say):
@@ -159,7 +160,7 @@ def _measured(data, bouts, videos, shuffles, say):
     for q in decisions: asked.setdefault(q.video_id, set()).update(q.actions)
     seen = observe(data, bouts, videos, asked)
     if bouts is not None and not run:
-        for line in _of_videos(data, bouts, videos): say(f"note: {line}")
+        for line in _video_mismatch_notes(data, bouts, videos): say(f"note: {line}")
     tables = {"measures": measure(seen), "over_time": over_time(seen),
               "transitions": transitions(seen.bouts, shuffles=shuffles,
                                          watched=seen.watched),
@@ -175,56 +176,58 @@ def _export(seen, out, to, data, method): # Paths of what was written
             for path in FORMATS[name](seen, out, **how.get(name, {}))]
 
 
-def _of_no_file(seen, to, paths):
+def _no_file_note(seen, to, paths):
     "A sentence if a format has no file of videos in which nothing was done."
     none = sorted({*seen.watched.video} - {*seen.bouts.video})
     has = {f: {p.stem for p in paths if p.parent.name == f} for f in to}
     names = [f for f in to if f != "csv" and not {*none} <= has[f]]
     if not names: return []
     return [f"{' and '.join(names)}: of {plural(len(none), 'video')} without a bout "
-            f"there is no file ({_some(none)}); that does not mean that nobody watched"]
+            f"there is no file ({some_of(none)}); that does not mean that nobody "
+            "watched"]
 
 
 # %% ../../nbs/analysis/70_analyse.ipynb #a96d1849
-def _of_nobody(seen, table):
+def _untracked_bouts_note(seen, table):
     "A sentence if an animal is lost in the better part of bouts."
     lost = seen.bouts[seen.bouts.seen < 0.5]
     some = [*lost.video.unique()]
     if not some: return []
     return [f"in {len(lost):,} of {len(seen.bouts):,} bouts the tracker has no point "
-            f"of agent or target in half the frames or more (video {_some(some)})"
+            f"of agent or target in half the frames or more (video {some_of(some)})"
             + "; seen in bouts.csv tells which" * table]
 
 # %% ../../nbs/analysis/70_analyse.ipynb #88fda078
-def _of_some(seen):
+def _partly_watched_note(seen):
     "A sentence if animals are judged in some videos that nobody looked at in others."
     looked = seen.watched.groupby("video").animal.agg(set)
     some = [v for v, animals in looked.items() if animals < {*seen.animals[v]}]
     if not 0 < len(some) < len(looked): return []
     return [f"in {len(some)} of {len(looked)} videos only some of the animals were "
-            f"looked for (video {_some(some)}), in the others all: who "
+            f"looked for (video {some_of(some)}), in the others all: who "
             "acts (agent or focal in dataset.yaml, labels) holds for scored videos "
             "only; compare the same animals, or videos of one kind"]
 
 # %% ../../nbs/analysis/70_analyse.ipynb #03e11fcb
-def _of_all(seen, data, bouts, measures, table): # Is there a table of bouts?
-    own = ([*_of_reviewed(data), *_of_unmarked(seen, data)] if bouts is None
-           else _of_some(seen))
+def _all_notes(seen, data, bouts, measures, table): # Is there a table of bouts?
+    own = (_partly_watched_note(seen) if bouts is not None else
+           [*_reviewed_only_note(data), *_unmarked_animals_note(seen, data)])
     return [*bouts_outside_note(seen), *poorly_tracked_note(seen),
-            *never_together_note(seen), *_of_points(seen),
-            *unwatched_time_note(seen, measures), *_of_nobody(seen, table), *own]
+            *never_together_note(seen), *_point_events_note(seen),
+            *unwatched_time_note(seen, measures),
+            *_untracked_bouts_note(seen, table), *own]
 
 
-def _of_points(seen):
+def _point_events_note(seen):
     "A sentence if there are actions of which no bout has a length."
     some = sorted(point_actions(seen))
     if not some: return []
-    return [f"no bout of {_some(some)} is longer than a frame, as POINT events are: "
+    return [f"no bout of {some_of(some)} is longer than a frame, as POINT events are: "
             "how often is told, but share, seconds and mean_s are those of single "
             "frames"]
 
 # %% ../../nbs/analysis/70_analyse.ipynb #947edcdc
-def _of_unmarked(seen, data):
+def _unmarked_animals_note(seen, data):
     "A sentence if animals are in no row of a video: nobody said what was looked for."
     if getattr(getattr(data, "settings", None), "actions", True): return []
     rows = {*zip(seen.watched.video, seen.watched.animal)}
@@ -233,13 +236,13 @@ def _of_unmarked(seen, data):
             if data.labelled(v) is not None
             for a in animals if a in acting and (v, a) not in rows]
     if not none: return []
-    return [f"{plural(len(none), 'animal')} without a mark ({_some(none)}) are in no "
-            "table: actions in dataset.yaml is blank; list there what scorers looked "
-            "for, and they count as not doing it"]
+    return [f"in no table: {plural(len(none), 'animal')} without a mark "
+            f"({some_of(none)}); actions in dataset.yaml is blank: list there what "
+            "scorers looked for, and they count as not doing it"]
 
 
 # %% ../../nbs/analysis/70_analyse.ipynb #143aa272
-def _of_reviewed(data):
+def _reviewed_only_note(data):
     "A sentence if only moments of some videos are known, which were picked as hard."
     n = len(getattr(data, "only_reviewed", ()))
     return [f"of {plural(n, 'video')} only reviewed moments are known, which were "
@@ -281,7 +284,7 @@ def analyse(
     notes += _add_doubt(tables, rows, bouts, data, decisions, value, unit)
     _write(out := Path(out), tables, _figures(seen, tables, cases, value))
     paths = _export(seen, out, to, data, "manual" if bouts is None else "automated")
-    notes += _of_all(seen, data, bouts, tables["measures"], "csv" in to)
-    notes += _of_no_file(seen, to, paths) + _of_before(out, tables, paths)
+    notes += _all_notes(seen, data, bouts, tables["measures"], "csv" in to)
+    notes += _no_file_note(seen, to, paths) + _leftover_files_note(out, tables, paths)
     for line in notes: say(f"note: {line}")
     return tables

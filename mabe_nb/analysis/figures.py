@@ -15,6 +15,7 @@ from scipy import stats
 
 from .comparison import group_order
 from .measures import MEASURES, Observed
+from ..errors import plural
 from ..view.colors import ACTION_COLORS, COLORS, action_color, pattern_of
 from ..view.style import (_axes, _draw_bouts, _empty, _height_words, _ink,
                                 _shorts, styled)
@@ -90,7 +91,8 @@ def plot_raster(
     ax.legend(handles=_bars(ax, colors), loc="upper left", bbox_to_anchor=(1, 1),
               fontsize=8, title_fontsize=8, alignment="left",
               title="in a row from\ntop to bottom" if len(colors) > 1 else None)
-    figure.set_label(f"Ethogram of {len(rows)} animals, {shown} bouts")
+    figure.set_label(f"Ethogram of {plural(len(rows), 'animal')}, "
+                     f"{plural(shown, 'bout')}")
     return figure, ax
 
 
@@ -141,7 +143,8 @@ def plot_budgets(
             _mean_bar(ax, i * wide + g, some, (color, mark_of(g)), label, rng, size)
     _name_places(ax, np.arange(n) * wide + (m - 1) / 2, actions, bar * (m + 1) < 1.1)
     _explain_bars(ax, MEASURES[value])
-    figure.set_label(f"{MEASURES[value]} of {n} actions in {m} groups")
+    figure.set_label(f"{MEASURES[value]} of {plural(n, 'action')} in "
+                     f"{plural(m, 'group')}")
     return figure, ax
 
 # %% ../../nbs/analysis/40_figures.ipynb #7a684ea3
@@ -188,7 +191,7 @@ def plot_transitions(
     key = "\n+ more, - less often than by chance" if mark.any() else ""
     ax.set(xlabel="is followed by" + key, ylabel="action",
            title="What follows what" + some)
-    figure.set_label(f"Shares of what follows each of {n} actions{some}")
+    figure.set_label(f"Shares of what follows each of {plural(n, 'action')}{some}")
     return figure, ax
 
 # %% ../../nbs/analysis/40_figures.ipynb #8ba3b54f

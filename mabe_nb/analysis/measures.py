@@ -16,7 +16,7 @@ import pandas as pd
 
 from ..data.checks.sightings import animals_seen
 from ..data.dataset import as_dataset, each_video
-from ..data.recording import (Recording, frame_labels, run_lengths,
+from ..data.recording import (Recording, frame_labels, run_lengths, some_of,
                                     submitted_bouts, union_lengths)
 from ..errors import ConfigError, DataError, plural
 
@@ -243,9 +243,6 @@ def over_time(
 
 
 # %% ../../nbs/analysis/10_measures.ipynb #c46b6820
-def _some(names): return ", ".join(names[:5]) + ", ..." * (len(names) > 5)
-
-
 def poorly_tracked_note(
     seen: Observed,
 ) -> list: # One sentence, if there are any
@@ -256,8 +253,8 @@ def poorly_tracked_note(
     lost = [f"{animal} of {video}: {part:.0%}"
             for (video, animal), part in share.items() if part < 0.5]
     if not lost: return []
-    return [f"{plural(len(lost), 'animal')} of {len(share)} are tracked in less than "
-            f"half of the frames ({_some(lost)}): shares and rates are of the whole "
+    return [f"tracked in less than half of the frames: {plural(len(lost), 'animal')} "
+            f"of {len(share)} ({some_of(lost)}); shares and rates are of the whole "
             "video, and each counts as a case"]
 
 
@@ -267,9 +264,9 @@ def bouts_outside_note(
     "A sentence if bouts reach out of their videos."
     videos, n = [*seen.outside], sum(seen.outside.values())
     if not n: return []
-    return [f"{plural(n, 'bout')} of {plural(len(videos), 'video')} ({_some(videos)}) "
-            "begin before the first frame or end after the last, and are cut there or "
-            "left out: are they of these videos, in frames?"]
+    return [f"{plural(n, 'bout')} of {plural(len(videos), 'video')} "
+            f"({some_of(videos)}) with a start before the first frame or an end after "
+            "the last, cut there or left out: are they of these videos, in frames?"]
 
 # %% ../../nbs/analysis/10_measures.ipynb #e346c1a7
 def never_together_note(
@@ -280,7 +277,7 @@ def never_together_note(
     some = [f"{a} and {b} of {v}" for v, pairs in seen.apart.items() for a, b in pairs
             if {(v, a), (v, b)} <= acting]
     if not some: return []
-    return [f"no frame shows both {_some(some)}: one that was lost and found again "
+    return [f"no frame shows both {some_of(some)}: one that was lost and found again "
             "counts twice; give both tracks its name, under animals in dataset.yaml"]
 
 
@@ -295,4 +292,4 @@ def unwatched_time_note(
     some = [*rows.video[rows.latency_s > rows.until].unique()]
     if not some: return []
     return ["latency_s holds time in which nobody watched, and could have missed a "
-            f"bout, in {plural(len(some), 'video')} ({_some(some)})"]
+            f"bout, in {plural(len(some), 'video')} ({some_of(some)})"]

@@ -80,7 +80,7 @@ def clips(args, say) -> dict:
                        films={} if args.films == "none" else args.films,
                        progress=say.progress)
     films = done.film[done.film != ""].nunique()
-    for line in _of_before(Path(args.out), {*done.file}): say(line)
+    for line in _leftover_clips_note(Path(args.out), {*done.file}): say(line)
     over = f", over {plural(films, 'film')}" * bool(films)
     some = f"{plural(len(done), 'clip')} of {plural(len(found), 'bout')}"
     say(f"{some}{over}: {args.out}")
@@ -88,7 +88,7 @@ def clips(args, say) -> dict:
             "clips": done.astype(object).where(done.notna(), None).to_dict("records")}
 
 # %% ../../nbs/commands/70_analysis.ipynb #2e02da0f
-def _of_before(out, files):
+def _leftover_clips_note(out, files):
     "A sentence if clips of before lie beside those written now."
     old = {f.name for f in out.glob("*.mp4")} - files
     if not old: return []

@@ -9,7 +9,7 @@ __all__ = ['GOES', 'EVERY', 'COMMANDS', 'gpus', 'advise', 'until', 'cluster']
 import math, shlex
 
 from .parser import PRESETS, add_settings, offer, refuse_without
-from ..errors import ConfigError
+from ..errors import ConfigError, plural
 from ..hardware.tables import text_table, to_records, without_nan
 
 # %% ../../nbs/commands/40_hardware.ipynb #57d48dd5
@@ -49,7 +49,7 @@ def _refreshed_all(provider, say):
 def _refreshed(provider, say):
     from mabe_nb.hardware.refresh import refresh
     done = refresh(provider)
-    say(f"{provider}: {len(done.table)} prices read")
+    say(f"{provider}: {plural(len(done.table), 'price')} read")
     for line in done.lines: say(f"{provider}: {line}")
     return {"provider": provider, "read": to_records(done.table), "unread": done.unread,
             "new": done.new, "missing": done.missing}

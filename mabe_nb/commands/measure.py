@@ -105,9 +105,9 @@ def compare(args, say) -> dict:
     table = on.compare(cfg, shape, [g for g in args.gpus.split(",") if g],
                        None if args.predict == "none" else args.predict,
                        seconds=args.seconds, fresh=args.fresh, say=say)
-    shown = table.assign(front=table.front.map({True: "*", False: ""}))
+    shown = table.assign(pareto=table.pareto.map({True: "*", False: ""}))
     say(_table(shown[["where", "basis", "windows_s", "seconds", "low", "high",
-                      "usd_per_hour", "usd", "front"]]))
+                      "usd_per_hour", "usd", "pareto"]]))
     say("seconds and usd are those of " + (f"an epoch of {shape.windows:,} windows"
         if shape.windows else "a million windows") + "; * is worth looking at")
     if (table.basis == "predicted").any(): say(

@@ -10,7 +10,7 @@ import argparse, sys
 from pathlib import Path
 
 from .parser import OVERWRITE, offer, refuse_without
-from ..errors import ConfigError, MabeError
+from ..errors import ConfigError, MabeError, plural
 from ..remote.events import event_text
 from ..remote.row import as_line, next_steps, row
 
@@ -108,7 +108,7 @@ def _list_others(say):
         rows += [{"id": id, "on": on, "user": user, "status": status}
                  for id, user, status in found if id not in ours]
     for r in rows: say(f"{r['id']}  {r['on']:6s} {r['user'] or '-':12s} {r['status']}")
-    say(f"{len(rows)} jobs of others; only who sent them can stop or remove them")
+    say(f"{plural(len(rows), 'job')} of others; only its sender can stop or remove one")
     return rows
 
 # %% ../../nbs/commands/60_remote.ipynb #ec060c49

@@ -84,7 +84,7 @@ def agree(args, say) -> dict:
     _say_alike(found, say)
     _say_unshared(found, say)
     if args.out: write_csv(args.out, found.differ)
-    say(f"{len(found.differ)} stretches differ, {found.differ.seconds.sum():.1f} s"
+    say(f"{plural(len(found.differ), 'difference')}, {found.differ.seconds.sum():.1f} s"
         + (f": {args.out}" if args.out else "; --out FILE writes them"))
     table = found.table.astype(object).where(found.table.notna(), None)
     return {"out": args.out, "videos": list(found.videos), "alone": list(found.alone),

@@ -10,7 +10,7 @@ import json
 
 from .parser import (CHECKPOINT, check_out, COUNT, NATURAL, pick,
                                      refuse_without)
-from ..errors import ConfigError
+from ..errors import ConfigError, plural
 
 # %% ../../nbs/commands/34_runs.ipynb #3010423c
 def as_text(
@@ -76,7 +76,7 @@ def bundle(args, say) -> dict:
         f"frames in {about['hours']:.2g} h, of the competition's 9")
     say(f"memory {about['peak_mb']:,} MB, and about {about['longest_gb']:.1f} GB for a "
         f"video of {LONGEST_VIDEO:,} frames")
-    say(f"{len(about['files'])} files and predict.ipynb in {args.out}")
+    say(f"{plural(len(about['files']), 'file')} and predict.ipynb in {args.out}")
     return about
 
 # %% ../../nbs/commands/34_runs.ipynb #a05b442f

@@ -9,7 +9,7 @@ __all__ = ['IGNORED', 'COMMANDS', 'score', 'ignored_rows', 'compared_submission'
 # %% ../../nbs/commands/32_score.ipynb #5983ff1a
 from .parser import (DATA, OVERWRITE, SKIP_BROKEN, add_selection,
                                      check_out, pick, refuse_without)
-from ..errors import DataError
+from ..errors import DataError, plural
 
 # %% ../../nbs/commands/32_score.ipynb #fd876c7e
 def _solution(args, data, ids):
@@ -104,7 +104,7 @@ def _mended(table, known, path, say):
     table, done = fix_submission(table, known)
     write_csv(path, table)
     for row in done.head(20).itertuples(): say(f"{row.message} ({row.done})")
-    say(f"{len(done)} changes, mended submission in {path}")
+    say(f"{plural(len(done), 'change')}, mended submission in {path}")
     return table
 
 # %% ../../nbs/commands/32_score.ipynb #36199e0c

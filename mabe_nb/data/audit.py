@@ -23,7 +23,7 @@ from .checks.defects import check
 from .checks.sightings import part_distances, seen
 from .dataset import as_dataset, data_and_ids, each_video, own_readers
 from .recording import LabNote, Recording
-from .copies.same_poses import marks
+from .copies.same_poses import pose_hashes
 from ..errors import DataError, plural, shown
 from ..files import write_json
 from ..extend import own_modules
@@ -130,7 +130,7 @@ def video_rows(
 
 # %% ../../nbs/data/50_audit.ipynb #6c59f3fa
 def shared_tracks(
-    found: list, # (video id, lab id, marks) of each video
+    found: list, # (video id, lab id, hashes) of each video
 ) -> list: # Rows of `COLUMNS`, one for each video that shares poses with another
     "Videos that hold the same poses as another one."
     size = [len(m) for *_, m in found]
@@ -202,7 +202,7 @@ class Looked(NamedTuple):
     rows: list # Of `COLUMNS`
     lab: str = ""
     frames: int = 0
-    marks: np.ndarray | None = None # See `shared_tracks`; None: it cannot be read
+    hashes: np.ndarray | None = None # See `shared_tracks`; None: it cannot be read
     sizes: tuple = () # See `body_sizes`
     listed: frozenset = frozenset() # Actions that were looked for
     found: frozenset = frozenset() # Actions that have a bout
@@ -211,7 +211,7 @@ class Looked(NamedTuple):
 def _looked(rec, annotated): # False: its list is there, its bouts are hidden
     apart = part_distances(rec, seen(rec)) / (rec.px_per_cm or 1)
     peers = (rec.parts, len(rec.mice), bool(rec.px_per_cm))
-    return Looked(rec.video_id, video_rows(rec), rec.lab_id, len(rec), marks(rec),
+    return Looked(rec.video_id, video_rows(rec), rec.lab_id, len(rec), pose_hashes(rec),
                   (peers, apart), {a for *_, a in rec.labelled or () if annotated},
                   {*rec.bouts.action})
 
@@ -236,13 +236,13 @@ def all_rows(
     ids = pd.Series([look.video for look in looked], dtype=object)
     twice = [_row(i, "", "duplicated_id", n, None, f"{n} videos have this id")
              for i, n in ids.value_counts().items() if n > 1]
-    known = [look for look in looked if look.marks is not None]
+    known = [look for look in looked if look.hashes is not None]
     listed, found = {}, {}
     for look in known:
         listed.setdefault(look.lab, set()).update(look.listed)
         found.setdefault(look.lab, set()).update(look.found)
     return [*(row for look in looked for row in look.rows), *twice,
-            *shared_tracks([(v.video, v.lab, v.marks) for v in known]),
+            *shared_tracks([(v.video, v.lab, v.hashes) for v in known]),
             *body_sizes([(v.video, v.lab, *v.sizes) for v in known]),
             *never_seen(listed, found)]
 

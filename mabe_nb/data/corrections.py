@@ -18,7 +18,7 @@ import numpy as np
 from .dataset import as_dataset
 from .recording import (Recording, bout_table, frame_labels, looked_at,
                                     run_lengths)
-from ..errors import ConfigError, DataError
+from ..errors import ConfigError, DataError, plural
 from ..files import parse_json, read_text, regular_file
 from ..locks import append_json
 from ..patch import patch
@@ -240,7 +240,7 @@ class CorrectedDataset:
     def __len__(self): return len(self.data.ids)
     def __iter__(self): return (self[i] for i in self.data.ids)
     def __contains__(self, video_id): return str(video_id) in self.data.ids
-    def __repr__(self): return f"{self.data!r}, {len(self.rows)} corrections"
+    def __repr__(self): return f"{self.data!r}, {plural(len(self.rows), 'correction')}"
     def __getitem__(self, video_id): return corrected(self.data[video_id], self.rows)
 
 # %% ../../nbs/data/26_corrections.ipynb #0028ebfd

@@ -90,9 +90,8 @@ def json_list(
 def _as_listed(bouts, listed): # Bouts, and what was done, for `counted`
     new = listed_names({b[2] for b in bouts}, {x for *_, x in listed})
     return [(a, t, new.get(x, x), *span) for a, t, x, *span in bouts], [
-        ("respelled_actions", len(new), "actions are spelt in another way than in the "
-         "whitelist, taken as listed: "
-         f"{', '.join(f'{a} for {b}' for a, b in [*new.items()][:8])}")]
+        ("respelled_actions", len(new), "action", "spelt in another way, taken as "
+         f"listed: {', '.join(f'{a} for {b}' for a, b in [*new.items()][:8])}")]
 
 # %% ../../nbs/data/10_kaggle.ipynb #d4a335ae
 class KaggleLabels(KaggleTables):
@@ -182,18 +181,18 @@ def read_labels(
     path, there = tables.file(video, "annotation"), tables.annotated(video)
     if not there and tables.split != "test":
         if listed: found.append(Finding(
-            video, "no_annotation", 1, f"{len(listed)} behaviours are listed but there "
-            "is no annotation file, taken as unlabelled"))
+            video, "no_annotation", 1, f"{plural(len(listed), 'behaviour')} listed, "
+            "but there is no annotation file, taken as unlabelled"))
         return bout_table(), None, found
     bouts, of_file = read_bouts(path, video) if there else ([], [])
     bouts, respelled = _as_listed(bouts, listed)
     bouts, of_fit = fit_bouts(bouts, mice, frames, video)
     looked = frozenset(t for t in listed if t[0] in mice and t[1] in mice)
     found += of_file + of_fit + counted(video, respelled + [
-        ("untracked_whitelist", len(listed) - len(looked), "whitelist entries of mice "
-         "that are not in the tracking file, left out"),
+        ("untracked_whitelist", len(listed) - len(looked), "whitelist item", "of "
+         "mice that are not in the tracking file, left out"),
         ("unlisted_bouts", sum(b[:3] not in listed for b in bouts),
-         "bouts of behaviours that the whitelist does not have, kept")])
+         "bout", "of behaviours that the whitelist does not have, kept")])
     return bout_table(bouts), looked, found
 
 # %% ../../nbs/data/10_kaggle.ipynb #1d512dcc
@@ -231,12 +230,12 @@ def read_kaggle_video(
 
 # %% ../../nbs/data/10_kaggle.ipynb #1e987592
 LAB_NOTES = {
-    "CalMS21": ("duplicated_tracks", "videos of the CalMS21 labs largely repeat each "
+    "CalMS21": ("duplicated_tracks", "of the CalMS21 labs, which largely repeat each "
                 "other's tracks; split by groups of equal poses, not by video"),
-    "MABe22_movies": ("scrambled_parts", "videos of a lab whose body parts are known "
-                      "to be scrambled; kept as they are"),
-    "PleasantMeerkat": ("doubtful_bouts", "videos of a lab whose annotations of "
-                        "anything but 'follow' are believed to be artefacts; kept")}
+    "MABe22_movies": ("scrambled_parts", "of a lab whose body parts are known to be "
+                      "scrambled; kept as they are"),
+    "PleasantMeerkat": ("doubtful_bouts", "of a lab whose annotations of anything but "
+                        "'follow' are believed to be artefacts; kept")}
 
 # %% ../../nbs/data/10_kaggle.ipynb #9f21b933
 def folder_findings(
@@ -246,7 +245,7 @@ def folder_findings(
     labs, found = tables.table.lab_id, []
     for start, (kind, text) in LAB_NOTES.items():
         count = int(labs.str.startswith(start).sum())
-        if count: found.append(Finding("", kind, count, f"{count} {text}"))
+        found += counted("", [(kind, count, "video", text)])
     rows = set(zip(labs, tables.ids))
     for kind in ("tracking", "annotation"):
         folder = tables.root/f"{tables.split}_{kind}"
@@ -270,8 +269,9 @@ class KaggleDataset(KaggleLabels):
     def __getitem__(self, video_id): return read_kaggle_video(self, str(video_id))
 
     def __repr__(self):
-        return shown(f"KaggleDataset {self.name} ({self.split}): {len(self):,} videos "
-                     f"of {plural(self.table.lab_id.nunique(), 'lab')}")
+        labs = plural(self.table.lab_id.nunique(), "lab")
+        name = f"KaggleDataset {self.name} ({self.split})"
+        return shown(f"{name}: {plural(len(self), 'video')} of {labs}")
 
     def findings(self):
         "What is wrong with the folder; a video's own are in its `findings`."

@@ -32,7 +32,7 @@ from .formats.readers import Points, TRACKERS, tracker, trackers
 from .formats.simba import simba_head, simba_poses, simba_units
 from .formats.text_tables import open_table
 from .formats.mabe22 import PARTS as JABS_PARTS
-from .recording import Finding, Recording
+from .recording import Finding, Recording, counted
 
 # %% ../../nbs/data/16_poses.ipynb #b662a93b
 from .formats.matlab import apt, dannce, jaaba # noqa: F401
@@ -142,8 +142,8 @@ def _of_nobody(video, left_out, trackless):
         f"points that belong to no animal are left out: {', '.join(left_out)}")
     if trackless: yield Finding(
         video, "animals_without_track", n := len(trackless),
-        f"{plural(n, 'animal')} in {plural(len({*trackless}), 'frame')} belong to no "
-        f"track and are left out, first in frame {trackless[0]}; track them in SLEAP "
+        f"{plural(n, 'animal')} in {plural(len({*trackless}), 'frame')} without a "
+        f"track, left out, first in frame {trackless[0]}; track them in SLEAP "
         "if they are yours")
 
 
@@ -173,8 +173,8 @@ def _tidy(xy, names, parts, video):
     findings, parts = [], [*map(composed, parts)]
     if count := int((zero := (xy == 0).all(-1)).sum()):
         xy = np.where(zero[..., None], np.float32(np.nan), xy)
-        findings.append(Finding(video, "zero_points", count,
-                                f"{count} points at (0, 0), taken as missing"))
+        findings += counted(video, [
+            ("zero_points", count, "point", "at (0, 0), taken as missing")])
     if xy.shape[-1] > 2:
         xy = xy[..., :2]
         findings.append(Finding(video, "third_coordinate", len(xy),

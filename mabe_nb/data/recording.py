@@ -34,10 +34,11 @@ class LabNote(UserWarning):
 # %% ../../nbs/data/00_recording.ipynb #105f05dd
 def counted(
     video: str, # Id
-    counts: list, # Of (kind, how many, what they are and what was done)
+    counts: list, # Of (kind, how many, noun, which and what was done, without a verb)
 ) -> list: # `Finding`s
     "Findings for those kinds that there are any of."
-    return [Finding(video, kind, n, f"{n} {text}") for kind, n, text in counts if n]
+    return [Finding(video, kind, n, f"{plural(n, noun)} {text}")
+            for kind, n, noun, text in counts if n]
 
 # %% ../../nbs/data/00_recording.ipynb #53f4c9ce
 def some_of(

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from .copies.same_poses import marks
+from .copies.same_poses import pose_hashes
 from .dataset import (
     as_dataset, each_video, may_be_labelled, read_video, warn_untracked)
 from .recording import (BOUT_COLUMNS, bout_table, frames_by_action,
@@ -38,14 +38,14 @@ def _row(rec):
                     f"frames_{a}": seen.get(a, 0) for a in looked}
 
 # %% ../../nbs/data/60_splits.ipynb #e13b9bdd
-def _connect(found): # Number of the group of each list of marks, in order of appearance
+def _connect(found): # Group of each list of hashes, numbered as they appear
     from scipy.sparse import csr_matrix # 0.3 s that only those pay who split
     from scipy.sparse.csgraph import connected_components
     n, flat = len(found), np.concatenate([*found, np.empty(0, np.uint64)])
-    _, mark = np.unique(flat, return_inverse=True)
+    _, one = np.unique(flat, return_inverse=True)
     video = np.repeat(np.arange(n), [len(f) for f in found])
     size = n + len(flat)
-    edges = csr_matrix((np.ones(len(flat), bool), (video, n + mark)), (size, size))
+    edges = csr_matrix((np.ones(len(flat), bool), (video, n + one)), (size, size))
     return pd.factorize(connected_components(edges, directed=False)[1][:n])[0]
 
 # %% ../../nbs/data/60_splits.ipynb #81edc70e
@@ -56,13 +56,14 @@ def groups(
 ) -> pd.DataFrame: # video_id, lab_id, group, frames, seconds, frames_<action>, ...
     "One row a video; videos that share poses have the same `group`. Reads each once."
     videos = each_video(dataset, ids, progress)
-    table = _table([(_row(rec), marks(rec)) for _, read in videos for rec in [read()]])
+    table = _table([(_row(rec), pose_hashes(rec))
+                    for rec in (read() for _, read in videos)])
     if len(table): return table
     raise DataError("no video, expected at least one to split",
                     getattr(dataset, "root", None))
 
 # %% ../../nbs/data/60_splits.ipynb #a7680209
-def _table(videos): # Of each video its row and its marks
+def _table(videos): # Of each video its row and its hashes
     columns = ["video_id", "lab_id", "frames", "seconds"]
     table = pd.DataFrame([row for row, _ in videos] or {c: [] for c in columns})
     table.insert(2, "group", _connect([found for _, found in videos]))
@@ -81,7 +82,7 @@ def labelled_groups(
     for i in data.ids if ids is None else ids:
         if not may_be_labelled(data, i): continue
         rec = read_video(data, i)
-        if rec.labelled != frozenset(): rows.append((_row(rec), marks(rec)))
+        if rec.labelled != frozenset(): rows.append((_row(rec), pose_hashes(rec)))
         elif not warn_untracked(data, rec): unlisted.append(rec.video_id)
     if unlisted: warnings.warn(
         f"left out: {plural(len(unlisted), 'annotated video')} without a list of what "

@@ -18,7 +18,7 @@ from .colony.acts import SOCIAL
 from .colony.recording import HALF, PARTS, all_labels, make_recording
 from .formats.kaggle.write import whitelist_text, write_kaggle
 from .recording import Recording
-from ..errors import ConfigError, DataError
+from ..errors import ConfigError, DataError, plural
 from ..files import atomic, disk_errors
 from ..locks import locked_beside
 
@@ -206,8 +206,9 @@ def _write(root, overwrite, layout, train, test, videos, minutes, seed, messy, o
             _free(root, overwrite) # as another may have written it meanwhile
             LAYOUTS[layout](tmp, train, test, minutes, seed, messy, order)
             (tmp/"README.txt").write_text(
-                f"{README}Layout {layout}, {videos} videos for training, {minutes} "
-                f"minutes each, seed {seed}, {'messy' if messy else 'clean'}.\n")
+                f"{README}Layout {layout}, {plural(videos, 'video')} for training, "
+                f"{minutes} minutes each, seed {seed}, "
+                f"{'messy' if messy else 'clean'}.\n")
     except DataError as e: # Of a file inside, by a name that soon is none
         raise DataError(e.what, root) from None
 

@@ -137,8 +137,8 @@ def _speeds(cards, speeds):
 def compare_mixed(
     cards: pd.DataFrame, # As `read_gpus` gives it
     speeds=None, # Measured, one a card, in any unit; None: by bandwidth
-) -> pd.DataFrame: # way, cards, speed (fastest card = 1)
-    "What a mixed allocation is worth, in three ways."
+) -> pd.DataFrame: # strategy, cards, speed (fastest card = 1)
+    "What a mixed allocation is worth, by three strategies."
     s = _speeds(cards, speeds)
     if np.isnan(s).any():
         unknown = ", ".join(cards.name[np.isnan(s)].unique())
@@ -148,7 +148,7 @@ def compare_mixed(
     return pd.DataFrame([("all, equal batches", len(s), len(s) * s.min()),
                          ("the fast ones alone", int(fast.sum()), float(fast.sum())),
                          ("all, batches by speed", len(s), s.sum())],
-                        columns=["way", "cards", "speed"])
+                        columns=["strategy", "cards", "speed"])
 
 # %% ../../nbs/hardware/40_cluster.ipynb #a3946868
 class Allocation(NamedTuple):
@@ -157,29 +157,29 @@ class Allocation(NamedTuple):
     mixed: bool
     zero: int # 0, 2 or 3
     plan: Plan
-    ways: pd.DataFrame # As `compare_mixed` gives it; None: cards are alike, or unknown
+    strategies: pd.DataFrame # See `compare_mixed`; None: cards are alike, or unknown
     warnings: list
 
     def __str__(self):
         lines = [self.cards.to_string(index=False), *self.warnings]
-        if self.ways is not None:
-            lines.append(self.ways.round(2).to_string(index=False))
+        if self.strategies is not None:
+            lines.append(self.strategies.round(2).to_string(index=False))
         return "\n".join(lines + [f"plan {self.plan}, " + (
             f"ZeRO-{self.zero}" if self.zero else "no ZeRO")])
 
 # %% ../../nbs/hardware/40_cluster.ipynb #d2073cbb
 def _mixed_cards(cards, speeds): # What they are worth (None: unknown), warnings
-    kinds, ways = sorted(set(cards.name)), None
+    kinds, table = sorted(set(cards.name)), None
     warnings = [f"WARNING: mixed cards ({', '.join(kinds)}): every step waits for "
                 "the slowest, all take the share that the smallest card holds, and "
                 "links between generations may be slower"]
-    try: ways = compare_mixed(cards, speeds)
-    except ConfigError as e: return ways, [*warnings, f"WARNING: {e}"]
-    warnings.append(f"as it is {ways.speed[0]:.2f} times the fastest card, "
-                    f"{1 - ways.speed[0] / len(cards):.0%} below as many of these")
-    if ways.speed[1] > ways.speed[0]: warnings.append(
-        f"the {ways.cards[1]} fastest alone are faster: leave the others out")
-    return ways, warnings
+    try: table = compare_mixed(cards, speeds)
+    except ConfigError as e: return table, [*warnings, f"WARNING: {e}"]
+    warnings.append(f"as it is {table.speed[0]:.2f} times the fastest card, "
+                    f"{1 - table.speed[0] / len(cards):.0%} below as many of these")
+    if table.speed[1] > table.speed[0]: warnings.append(
+        f"the {table.cards[1]} fastest alone are faster: leave the others out")
+    return table, warnings
 
 # %% ../../nbs/hardware/40_cluster.ipynb #0f9bb8c6
 def _stage(smallest, need): # ZeRO stage, warnings; a small card is no error
@@ -198,9 +198,9 @@ def allocation(
     if not len(cards): raise ConfigError("no cards are allocated")
     speeds_differ = speeds is not None and len({float(s) for s in speeds}) > 1
     mixed = cards.name.nunique() > 1 or speeds_differ
-    ways, warnings = _mixed_cards(cards, speeds) if mixed else (None, [])
+    table, warnings = _mixed_cards(cards, speeds) if mixed else (None, [])
     zero, small = _stage(cards.memory_gb.min(), need)
-    return Allocation(cards, mixed, zero, plan(len(cards), effective, per_gpu), ways,
+    return Allocation(cards, mixed, zero, plan(len(cards), effective, per_gpu), table,
                       warnings + small)
 
 # %% ../../nbs/hardware/40_cluster.ipynb #5a6fb3dd

@@ -16,7 +16,7 @@ from ..data.dataset import as_dataset
 from ..errors import ConfigError, DataError, ScoreError, of_kind
 from .overlaps import claims_of, crowded_pairs
 from ..train.scores.official_counts import FRAMES, IDS, kind_of
-from ..train.metrics import solution_table, video_ids, whitelist_text
+from ..train.metrics import solution_table, video_ids, behaviors_labeled
 
 # %% ../../nbs/kaggle/10_examine.ipynb #51ef54bc
 EFFECTS = {
@@ -74,7 +74,7 @@ def _known(truth, frames):
 
 # %% ../../nbs/kaggle/10_examine.ipynb #4b183c49
 def _list_of(dataset, video): # None if nobody made one, or it cannot be read
-    try: return whitelist_text(dataset, video) if dataset.whitelist(video) else None
+    try: return behaviors_labeled(dataset, video) if dataset.whitelist(video) else None
     except DataError: return None
 
 

@@ -19,7 +19,7 @@ from ..files import read_json, regular_file, write_csv, write_json
 from ..safe_names import safe_id
 from .doctor import diagnose, fix_submission
 from ..train.metrics import (kaggle_score, of_learned, submission_table,
-                                   video_ids, whitelist_text)
+                                   video_ids, behaviors_labeled)
 from ..train.data_shift import doubt_lines
 
 # %% ../../nbs/kaggle/60_offline.ipynb #b96b1d01
@@ -251,7 +251,7 @@ def write_submission(
 ) -> float: # Official score against itself; NaN without rows
     "Write a submission; one that would be refused is mended first, and it is said how."
     ids, lists = video_ids(dataset.ids), readable_lists(dataset)
-    text = {v: whitelist_text(dataset, v) if lists[v] else "[]" for v in lists}
+    text = {v: behaviors_labeled(dataset, v) if lists[v] else "[]" for v in lists}
     known = pd.DataFrame([(ids[v], dataset.lab(v), text[v]) for v in lists],
                          columns=["video_id", *KNOWN])
     notes = diagnose(table, known)

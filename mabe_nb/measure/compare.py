@@ -151,8 +151,8 @@ def pareto(
 
 # %% ../../nbs/measure/40_compare.ipynb #0b99fd43
 COLUMNS = ["where", "basis", "ms", "windows_s", "gb", "seconds", "low", "high",
-           "usd_per_hour", "usd", "front", "card", "date", "price_as_of", "price_stale",
-           "reused", "paid", "note"]
+           "usd_per_hour", "usd", "pareto", "card", "date", "price_as_of",
+           "price_stale", "reused", "paid", "note"]
 
 # %% ../../nbs/measure/40_compare.ipynb #2e03fab2
 def compare(
@@ -202,7 +202,7 @@ def _announced(targets, each, *asked): # What `run_probes` finds; tells each sta
 def _ranked(rows): # A table, the fastest first
     table = pd.DataFrame(rows).reindex(columns=COLUMNS)
     table["usd"] = table.seconds / 3600 * table.usd_per_hour
-    table["front"] = pareto(table.seconds, table.usd)
+    table["pareto"] = pareto(table.seconds, table.usd)
     offers = [_offer(place) for place in table["where"]]
     for k in ("as_of", "stale"): table[f"price_{k}"] = [o.get(k) for o in offers]
     return table.sort_values("seconds", kind="stable", ignore_index=True)

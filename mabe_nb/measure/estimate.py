@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
-from ..errors import MabeError
+from ..errors import MabeError, plural
 from ..files import home, read_json
 from ..hardware.memory import CONTEXT_GB, USABLE, Need
 from .probe import Steps, make_trainer
@@ -280,4 +280,5 @@ def measured_memory(
     if not b > 0: return None
     day = date.fromtimestamp(max(r["created"] for r in sizes.values()))
     return Estimate(Need(*3 * (max(float(a), 0.0),)), Need(b * 0.95, b, b * 1.1),
-                    "measured", f"measured on {name} at {len(sizes)} sizes, {day}")
+                    "measured",
+                    f"measured on {name} at {plural(len(sizes), 'size')}, {day}")

@@ -6,7 +6,7 @@
 __all__ = ['BETWEEN', 'BEYOND', 'error_of_line', 'of_sweeps', 'of_jobs', 'past_results']
 
 # %% ../../nbs/measure/47_past.ipynb #2de18c66
-from ..errors import MabeError
+from ..errors import MabeError, plural
 from ..hardware.catalog import check_gpu, prices, provider_name
 from .estimate import FREE, kept_results
 from .workload import SETTINGS, Workload
@@ -45,7 +45,7 @@ def of_sweeps(
         newest = max(sizes.values(), key=lambda r: r["created"])
         if s > 0: out.append(newest | {
             "batch": batch,
-            "source": f"sweep of {len(sizes)} sizes" + _beyond(sizes, batch),
+            "source": f"sweep of {plural(len(sizes), 'size')}" + _beyond(sizes, batch),
             "seconds": {"p50": s, "low": s * (1 - off), "high": s * (1 + off)}})
     return out
 

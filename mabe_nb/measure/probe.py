@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['CONTEXT', 'FRAMES', 'memory_taken', 'memory_limit', 'make_frames', 'precision_of', 'make_trainer', 'Steps', 'machine',
-           'processor', 'remedy', 'measure', 'main']
+           'processor', 'measure', 'main']
 
 # %% ../../nbs/measure/10_probe.ipynb #5e694c79
 import atexit, gc, itertools, json, os, platform, sys, tempfile, time
@@ -24,7 +24,7 @@ from ..train.fit.loop import Trainer
 from ..train.fit.optim import Precision
 from ..system import account, free_memory, out_of_memory, resident
 from ..train.machine import (blocks_apart, memory_kept, onednn_products,
-                                   pick_device)
+                                   pick_device, remedy)
 from ..train.models import count_parameters, make_model
 
 # %% ../../nbs/measure/10_probe.ipynb #395af4b5
@@ -165,17 +165,6 @@ def processor() -> str:
                         ).partition(":")[2].strip()
     except (OSError, StopIteration): return platform.processor() or platform.machine()
 
-# %% ../../nbs/measure/10_probe.ipynb #fed994af
-def remedy(
-    cfg: TrainConfig, # That did not fit
-) -> str:
-    "What to do about too little memory."
-    half, twice = cfg.batch_size // 2, 2 * cfg.gradient_accumulation_steps
-    if not half: return "does not fit even at batch 1; take a smaller model or card"
-    return (f"batch {cfg.batch_size} does not fit: take {half} with "
-            f"gradient_accumulation_steps {twice} for the same effect, amp, or a "
-            "smaller model")
-
 # %% ../../nbs/measure/10_probe.ipynb #cf7f9497
 def measure(
     spec: dict, # From `make_spec`
@@ -194,7 +183,8 @@ def measure(
                                          place if spec["on_disk"] else None)}
     except (MemoryError, RuntimeError) as e:
         if not out_of_memory(e): raise
-    return {**about, "status": "oom", "note": remedy(cfg)}
+    return {**about, "status": "oom", "note":
+            f"batch {cfg.batch_size} does not fit: try {remedy(cfg, device.type)}"}
 
 # %% ../../nbs/measure/10_probe.ipynb #063eadd0
 def _measured(spec, device, before, folder):

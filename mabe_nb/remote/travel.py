@@ -78,11 +78,14 @@ def take_source(self: _Along, name, value, namespace, by):
     self.sources[name] = source + (f"{name} = {own}\n" if own != name else "")
 
 # %% ../../nbs/remote/36_travel.ipynb #d4946233
-def untravelled(value, most=1000):
+LOOKED_AT = 1000 # Parts of a value
+
+
+def untravelled(value):
     "Type of the first thing in a value that cannot travel; None: all of it can."
     todo = [value]
     for v in todo: # which grows
-        if len(todo) > most: return None # it is seen when it is written
+        if len(todo) > LOOKED_AT: return None # it is seen when it is written
         if is_frame(v) or _has_axes(v): continue
         if isinstance(v, dict): todo += v.values()
         elif isinstance(v, (list, tuple)): todo += v

@@ -103,7 +103,7 @@ def doubts(
         warnings.simplefilter("ignore", RuntimeWarning) # means of nothing
         mean = np.nanmean(np.asarray(values, np.float64), 0)
     if gone := np.isnan(mean[inputs.always]).sum():
-        out.append(f"{gone} of {len(mean)} channels are missing that every video had")
+        out.append(f"missing: {gone} of {len(mean)} channels that every video had")
     off = np.nan_to_num(abs(mean - s.mean) / s.std)[known]
     if known.any() and (off > FAR).mean() > MANY:
         out.append(f"{(off > FAR).mean():.0%} of the channels lie {FAR:g} deviations "
@@ -172,7 +172,7 @@ def mixed_sizes(
     guessed = (rows.video_id.map(of) != "cm").to_numpy()
     taken, known = lengths[guessed].mean(), lengths[~guessed].mean()
     if not max(taken / known, known / taken) > GUESSED: return [] # NaN: nobody can say
-    return [f"{guessed.sum()} of {len(rows)} videos have no pixels per cm (video "
+    return [f"no pixels per cm in {guessed.sum()} of {len(rows)} videos (video "
             f"{some_of(rows.video_id[guessed])}): their animals are taken to be "
             f"{taken:.2g} cm long, those of the others are {known:.2g} cm; write down "
             "their scale, or that of none"]
@@ -188,7 +188,7 @@ def mixed_units(
     if len(pixels) in (0, len(prepared.videos)): return mixed_sizes(prepared)
     measured = (odd and len(prepared.parts) > 1 # Animals have a length
                 and not missing_points(prepared.parts))
-    return [f"{len(pixels)} of {len(prepared.videos)} videos have no pixels per cm "
+    return [f"no pixels per cm in {len(pixels)} of {len(prepared.videos)} videos "
             f"(video {some_of(pixels)}): {'+'.join(odd) or prepared.features} is in px "
             "there and in cm elsewhere; write down their scale"
             + (", or take features such as 'social', which do without"

@@ -56,7 +56,7 @@ class PairPrediction(NamedTuple):
     codes: np.ndarray # (frames,) index of the action, -1 = none
     labels: np.ndarray # (frames, actions) int8: 1 present, 0 absent, -1 unknown
     spread: np.ndarray = None # (frames,) standard deviation of members, 0: one network
-    unlike: np.ndarray = None # (frames,) mean distance from the training, in deviations
+    novelty: np.ndarray = None # (frames,) distance from the training, in deviations
     seen: np.ndarray = None # (frames,) bool, the tracker has a point of both; None: all
 
 # %% ../../nbs/train/58_model.ipynb #4d962584

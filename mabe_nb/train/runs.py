@@ -67,7 +67,7 @@ def _announce(dataset, data, ids, asked, clf, say):
     for line in shared_subjects(dataset, *ids): say(line)
     train, valid = map(len, ids)
     say(f"{plural(train, 'training video')}, {plural(valid, 'validation video')}; "
-        f"{data.inputs.dim} channels, {len(data.actions)} actions, "
+        f"{data.inputs.dim} channels, {plural(len(data.actions), 'action')}, "
         f"{count_parameters(clf.model):,} parameters")
 
 # %% ../../nbs/train/70_runs.ipynb #3460e168

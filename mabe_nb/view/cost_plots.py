@@ -115,8 +115,8 @@ def _name_points(ax, rows, least):
     low, dots, high = (ax.transData.transform(np.c_[usd, y.fillna(rows.seconds)])
                        for y in (rows.low, rows.seconds, rows.high))
     around = [*zip(dots - 5, dots + 5), *zip(low - 1, high + 1)]
-    taken = [*map(Bbox, around), *_steps(dots[rows.front])]
-    for name, best, a, dot, b in zip(rows["where"], rows.front, low, dots, high):
+    taken = [*map(Bbox, around), *_steps(dots[rows.pareto])]
+    for name, best, a, dot, b in zip(rows["where"], rows.pareto, low, dots, high):
         text = ax.text(0, 0, _short(name), fontsize=8, color=_ink(ax), va="bottom",
                        fontweight="bold" if best else "normal")
         wide = text.get_window_extent().width
@@ -169,7 +169,7 @@ def _front(ax, cards, least):
 # %% ../../nbs/view/12_cost_plots.ipynb #5cfd23d1
 @styled
 def plot_compare(
-    table: pd.DataFrame, # From `compare`: where, basis, seconds, low, high, usd, front
+    table: pd.DataFrame, # From `compare`: where, basis, seconds, low, high, usd, pareto
     ax=None,
 ) -> tuple: # figure, axes
     "Time against money, a point a card; hollow ones are predicted."
@@ -180,7 +180,7 @@ def plot_compare(
     least = paid.min() / 4 if len(paid) else 0.01
     if (x := good.usd.clip(lower=least)).nunique() == 1:
         ax.set_xlim(x.iloc[0] / 10, x.iloc[0] * 10)
-    _front(ax, good[good.front], least)
+    _front(ax, good[good.pareto], least)
     for measured in (True, False):
         rows = good[(good.basis != "predicted") == measured]
         if len(rows): _points(ax, rows, least, measured)
@@ -189,5 +189,5 @@ def plot_compare(
     _name_points(ax, good, least)
     figure.set_label("Time and price: " + "; ".join(
         f"{w} {time_words(s)} {u:.3g} USD ({b}{', on the front' * bool(f)})" for w, s,
-        u, b, f in good[["where", "seconds", "usd", "basis", "front"]].values))
+        u, b, f in good[["where", "seconds", "usd", "basis", "pareto"]].values))
     return figure, ax

@@ -13,7 +13,7 @@ import pandas as pd
 
 from ..data.audit import audit
 from ..data.dataset import data_and_ids, open_dataset
-from ..errors import ConfigError, DataError, given
+from ..errors import ConfigError, DataError, given, plural
 from ..data.recording import bout_table, of_pair, submitted_bouts
 from ..data.synthetic import write_colony
 from ..files import atomic, write_json
@@ -122,13 +122,13 @@ def run_demo(
     out = Path(out)
     if (out/"run").exists() and not (out/MADE).exists():
         raise ConfigError(f"{out/'run'} is no demo's; choose another folder (--out)")
-    say(f"1/5 a colony of {videos} videos, {minutes:g} min each")
+    say(f"1/5 a colony of {plural(videos, 'video')}, {minutes:g} min each")
     data = open_dataset(write_colony(out/"colony", "kaggle", videos, minutes, seed,
                                      overwrite=True))
     write_json(out/MADE, {"videos": videos, "minutes": minutes, "seed": seed})
     say("2/5 audit")
     findings = audit(data, progress=progress)
-    say(f"    {len(findings.table)} findings, the report lists them")
+    say(f"    {plural(len(findings.table), 'finding')}, listed in the report")
     say("3/5 features and training")
     if (out/"run").exists(): shutil.rmtree(out/"run")
     cache = out/"prepared"

@@ -27,7 +27,7 @@ from ..checks.sightings import swaps
 from ..dataset import (BROKEN, data_and_ids, Dataset, dataset_parts,
                                   LastRead, may_be_labelled, own_readers)
 from ..recording import BOUT_COLUMNS, pairs, some_of, tracks_hash
-from ...errors import ConfigError, DataError, given
+from ...errors import ConfigError, DataError, given, plural
 from ...extend import own_modules
 from ...files import atomic, disk_errors, write_json
 from ...safe_names import safe_id
@@ -236,9 +236,9 @@ def _nothing(ids, skipped, left_out): # Why no video has channels
     if not (skipped or left_out):
         return (f"nothing is asked of animals with poses in {', '.join(ids[:5])}: no "
                 "frame shows one, or behaviors_labeled lists nothing of them")
-    return (f"of {len(ids)} videos {len(skipped)} cannot be read and {left_out} are "
-            "unlabelled, so there is nothing to learn from; expected at least one that "
-            "somebody has annotated")
+    return (f"there is nothing to learn from: {plural(len(ids), 'video')}, "
+            f"{len(skipped)} unreadable and {left_out} unlabelled; expected at least "
+            "one that somebody has annotated")
 
 # %% ../../../nbs/data/cache/20_prepare.ipynb #68385a9d
 def _fill(plan, ids, workers, resume, skip_broken, progress): # `Prepared`

@@ -19,16 +19,18 @@ from ..formats.text_tables import parse_seconds
 from ...errors import DataError
 
 # %% ../../../nbs/data/folder/22_films.ipynb #5044b675
-def _boxes(f, stop, most=1000):
+MOST_BOXES = 1000 # Of one level
+
+def _boxes(f, stop):
     "Name, first byte and end of each box from here on."
-    while most and (at := f.tell()) + 8 <= stop:
+    for _ in range(MOST_BOXES):
+        if (at := f.tell()) + 8 > stop: return
         size, name = struct.unpack(">I4s", f.read(8))
         if size == 1: size = struct.unpack(">Q", f.read(8).rjust(8, b"\0"))[0]
         end = at + size if size else stop
         if end <= at or end > stop: return
         yield name, f.tell(), end
         f.seek(end)
-        most -= 1
 
 # %% ../../../nbs/data/folder/22_films.ipynb #9b224ef3
 def film_seconds(

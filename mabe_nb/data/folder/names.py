@@ -95,7 +95,7 @@ def _joined(rec, tracks):
         if both: twice[name] = both
     found = rec.findings + (Finding(
         rec.video_id, "joined_tracks", n := sum(twice.values()),
-        f"{plural(n, 'frame')} show more than one track of {some_of(twice)}; "
+        f"{plural(n, 'frame')} with more than one track of {some_of(twice)}; "
         "the one with most points is used there"),) * bool(twice)
     names = rec.meta.get("individuals", rec.mice)
     return rec.replace(

@@ -11,6 +11,7 @@ import re
 from ..recording import some_of
 from .names import did_you_mean, never_acting, unknown_names
 from ..body_parts import usual_names
+from ...errors import plural
 from ...safe_names import differ_in_capitals
 
 # %% ../../../nbs/data/folder/38_questions.ipynb #7f55379a
@@ -141,11 +142,14 @@ def _about_capitals(ids):
                "since what is written of them has one name on Windows and macOS")
 
 # %% ../../../nbs/data/folder/38_questions.ipynb #5017d2a6
-def _about_strays(findings, most=20):
-    "Sentences on files that belong to no video, the first `most` of them."
-    yield from (f.message for f in findings[:most])
-    if len(findings) > most:
-        yield (f"{len(findings) - most:,} more files belong to no video; "
+STRAYS = 20 # Files that are named
+
+
+def _about_strays(findings):
+    "Sentences on files that belong to no video, the first of them."
+    yield from (f.message for f in findings[:STRAYS])
+    if len(findings) > STRAYS:
+        yield (f"{plural(len(findings) - STRAYS, 'more file')} of no video; "
                "mabe audit lists them")
 
 # %% ../../../nbs/data/folder/38_questions.ipynb #f710c018

@@ -152,6 +152,11 @@ def _bouts_in(path, rec, settings, rows):
     return read_caltech(path, *who, settings.streams or None, rec.fps)
 
 # %% ../../../nbs/data/folder/20_scored_tables.ipynb #9ddf9406
+def _renamed(bouts, settings): # Actions as `dataset.yaml` calls them
+    names = settings.action_names
+    return bouts.assign(action=[names.get(a, a) for a in map(composed, bouts.action)])
+
+
 def named_bouts(
     path, # An annotation
     rec: Recording, # The poses of the same video
@@ -159,9 +164,7 @@ def named_bouts(
     rows=None, # Observation or names by which rows are of this video; None: all
 ): # Table of bouts, see `bout_table`; targets count for `target_from` and `TO_WHOM`
     "Bouts in a video's annotation, by the animal that acts."
-    bouts = _bouts_in(path, rec, settings, rows)
-    names = settings.action_names
-    return bouts.assign(action=[names.get(a, a) for a in map(composed, bouts.action)])
+    return _renamed(_bouts_in(path, rec, settings, rows), settings)
 
 # %% ../../../nbs/data/folder/20_scored_tables.ipynb #38ec3ab2
 def _check_animals(bouts, path, mice, settings):
@@ -233,12 +236,10 @@ def where_labelled(
 ) -> Recording:
     "`rec` where somebody labelled; the same if the file tells of all its frames."
     if annotation_source(path) != "JABS" or settings.whole: return rec
-    found = _named_by_jabs(path, rec, settings, (True, False))
-    other = settings.action_names
-    actions = [other.get(a, a) for a in map(composed, found.action)]
+    found = _renamed(_named_by_jabs(path, rec, settings, (True, False)), settings)
     looked = tuple(
-        (b.agent, target_of(b.agent, action, rec.mice, settings, path), action, b.start,
-         b.stop) for action, b in zip(actions, found.itertuples(index=False)))
+        (b.agent, target_of(b.agent, b.action, rec.mice, settings, path), b.action,
+         b.start, b.stop) for b in found.itertuples(index=False))
     return rec.replace(reviewed=looked, labelled=frozenset(
         x[:3] for x in looked) or None)
 

@@ -10,7 +10,7 @@ import time, warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from ...errors import ConfigError, DataError, MabeError
+from ...errors import ConfigError, DataError, MabeError, plural
 from ...files import home, read_json
 from ...safe_names import safe_id
 from ...locks import locked, remove_folder
@@ -40,7 +40,8 @@ class Group:
         self.folder, self.spec, self.id = Path(folder), spec, spec["id"]
         self.on, self.items = spec["on"], spec["items"]
 
-    def __repr__(self): return f"Group({self.id!r} of {self.items} items on {self.on})"
+    def __repr__(self):
+        return f"Group({self.id!r} of {plural(self.items, 'item')} on {self.on})"
 
     def tasks(self) -> list:
         "The jobs that have or had a share of the items, oldest first."
@@ -113,8 +114,7 @@ def _status(counts, ends):
 def about(self: Group) -> dict:
     "Its counts and its status, from one look."
     ends = [task.status() for task in self.last_tasks()] # before the items are counted
-    counts = self.counts()
-    return counts | {"status": _status(counts, ends)}
+    return (counts := self.counts()) | {"status": _status(counts, ends)}
 
 
 @patch

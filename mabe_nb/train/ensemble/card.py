@@ -6,7 +6,7 @@
 __all__ = ['card_text', 'roles_section', 'reviewed_section', 'unseen_labs', 'lab_section', 'recipe_card']
 
 # %% ../../../nbs/train/ensemble/68_card.ipynb #472f74d7
-from ...data.recording import plural
+from ...errors import plural
 from .labs import fold_notes, missing_action_notes
 from ..folder.card import (action_table, as_table, clean, lab_table,
                                        least_line, rates_line, trust_sections,

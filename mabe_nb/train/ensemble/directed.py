@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['MUTUAL', 'directed_actions', 'mostly_other', 'members_for', 'fair_shares', 'shares_of', 'shares_to_try',
-           'with_whether', 'with_roles', 'completed', 'crowded', 'for_crowds']
+           'with_occurrence', 'with_roles', 'completed', 'more_than_two_animals', 'with_others']
 
 # %% ../../../nbs/train/ensemble/65_directed.ipynb #0cdad761
 from dataclasses import replace
@@ -97,7 +97,7 @@ def shares_to_try(
     return usual + [shares_of(specs, which | (ordered == o)) for o in (True, False)]
 
 # %% ../../../nbs/train/ensemble/65_directed.ipynb #c1841995
-def with_whether(
+def with_occurrence(
     p: np.ndarray, # (members, frames, classes)
     which, # (members,) bool: tells which action it is, not whether there is one
 ) -> np.ndarray: # Like `p`
@@ -138,10 +138,10 @@ def completed(
 ) -> np.ndarray: # Like `p`
     "Every member, with what the others say of what it cannot tell."
     roles = (np.broadcast_to(ordered, len(p)), np.broadcast_to(directed, p.shape[-1]))
-    return with_roles(with_whether(with_roles(p, *roles), which), *roles)
+    return with_roles(with_occurrence(with_roles(p, *roles), which), *roles)
 
 # %% ../../../nbs/train/ensemble/65_directed.ipynb #4bbf7944
-def crowded(
+def more_than_two_animals(
     dataset, # See `open_dataset`
     table, # From `groups`
 ) -> bool:
@@ -150,7 +150,7 @@ def crowded(
     return any(len(dataset[video].mice) > 2 for video in first)
 
 
-def for_crowds(
+def with_others(
     specs, # Of `MemberSpec`
 ) -> list: # Of `MemberSpec`
     "Members that see the other animals too, as far as they read the pair in order."

@@ -10,7 +10,8 @@ __all__ = ['FEW', 'POOR', 'TOUCHING', 'SHOWN', 'clean', 'as_table', 'caution', '
 # %% ../../../nbs/train/folder/30_card.ipynb #79d4dc3b
 import re
 
-from ...data.recording import plural, some_of
+from ...data.recording import some_of
+from ...errors import plural
 from ..config import FitConfig, InputConfig, ModelConfig
 from ..inputs import features_of
 from ..scores.means import false_alarm_note, mean_of_labs

@@ -15,9 +15,9 @@ from typing import Any
 import pandas as pd
 
 from ...data.blocks.registry import code_version
-from ...data.recording import plural, some_of
+from ...data.recording import some_of
 from ...data.splits import choose_videos
-from ...errors import ConfigError, DataError, MabeError
+from ...errors import ConfigError, DataError, MabeError, plural
 from ...files import (atomic, read_json, read_tensors, regular_file, temporary,
                            write_json, write_tensors)
 from ...patch import patch

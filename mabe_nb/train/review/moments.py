@@ -36,12 +36,12 @@ def distance(
     return np.repeat(far, EVERY)[:n]
 
 # %% ../../../nbs/train/review/10_moments.ipynb #3f782536
-def _pair(prepared, i, actions, wanted, p, codes, spread, unlike):
+def _pair(prepared, i, actions, wanted, p, codes, spread, novelty):
     row, at = prepared.sequences.iloc[i], np.flatnonzero(wanted)
     place = np.append(np.cumsum(wanted) - 1, -1) # the last for "none"
     return PairPrediction(row.video_id, row.agent, row.target, row.fps,
                           tuple(actions[k] for k in at), p[:, 1 + at], place[codes],
-                          prepared.labels(i, [actions[k] for k in at]), spread, unlike)
+                          prepared.labels(i, [actions[k] for k in at]), spread, novelty)
 
 
 def _of_classifier(model, data, ids, cache, workers, progress):
@@ -121,7 +121,7 @@ def _pieces(codes, longest):
 # %% ../../../nbs/train/review/10_moments.ipynb #19a6fe5a
 LONGEST = 8.0 # Seconds of a moment
 MOMENT_COLUMNS = ["video_id", "agent", "target", "action", "start", "stop", "seconds",
-                  "confidence", "about", "doubt", "spread", "unlike", "seen"]
+                  "confidence", "likeliest", "uncertainty", "spread", "novelty", "seen"]
 
 
 def moments_of(
@@ -140,7 +140,7 @@ def moments_of(
     return pd.DataFrame(dict(zip(MOMENT_COLUMNS, (
         m.video_id, m.agent, m.target, names[predicted], start, ends[1:], n / m.fps,
         p[np.arange(len(n)), predicted], names[1 + p[:, 1:].argmax(1)],
-        mean(1 - high[:, -1] + high[:, -2]), mean(m.spread), mean(m.unlike),
+        mean(1 - high[:, -1] + high[:, -2]), mean(m.spread), mean(m.novelty),
         mean(np.ones(len(m.p)) if m.seen is None else m.seen.astype(float))))))
 
 # %% ../../../nbs/train/review/10_moments.ipynb #63601613
@@ -158,13 +158,14 @@ def worth(
 ) -> pd.DataFrame: # With rare (0.5..2), worth and why
     "How informative a moment is, by estimate, in its own unit."
     m = moments
-    seconds = (m.seconds * (1 - m.doubt)).groupby(m.about).sum() + 1
-    rare = m.about.map((seconds.median() / seconds) ** 0.5).clip(0.5, 2).astype(float)
-    spread, unlike = _rank(m.spread), _rank(m.unlike)
-    value = (m.seen * m.doubt * m.seconds / (m.seconds + 2 * CONTEXT) * rare
-             * (1 + spread / 2) * (1 + unlike / 4))
-    marks = {"uncertain": m.doubt > 0.5, "members disagree most": spread > 0.9,
-             "most unlike the training": unlike > 0.95, "rare": rare > 1.2}
+    seconds = (m.seconds * (1 - m.uncertainty)).groupby(m.likeliest).sum() + 1
+    rarity = ((seconds.median() / seconds) ** 0.5).clip(0.5, 2) # Of each action
+    rare = m.likeliest.map(rarity).astype(float)
+    spread, novelty = _rank(m.spread), _rank(m.novelty)
+    value = (m.seen * m.uncertainty * m.seconds / (m.seconds + 2 * CONTEXT) * rare
+             * (1 + spread / 2) * (1 + novelty / 4))
+    marks = {"uncertain": m.uncertainty > 0.5, "members disagree most": spread > 0.9,
+             "most unlike the training": novelty > 0.95, "rare": rare > 1.2}
     why = [", ".join(k for k, v in zip(marks, row) if v)
            for row in zip(*marks.values())]
     return m.assign(rare=rare, worth=value.astype(float), why=why)

@@ -9,7 +9,7 @@ __all__ = ['mean_f1', 'f1_by_action', 'overlap_scores', 'only_false_alarms', 'fa
 # %% ../../../nbs/train/scores/20_means.ipynb #a543366a
 import numpy as np
 
-from ...data.recording import plural
+from ...errors import plural
 from .frames import counts_by_video, f1_of, seen_counts
 
 # %% ../../../nbs/train/scores/20_means.ipynb #e6e03ebd

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import ipywidgets as W
 
-from ...data.recording import plural
-from ...errors import ConfigError
+from ...errors import ConfigError, plural
 from ...patch import patch
 from .memory import recall
 from .panel import LOCK, Panel, button, control, row

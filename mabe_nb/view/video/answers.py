@@ -25,7 +25,7 @@ def moment_words(
 ) -> str:
     "A moment in one line."
     who = " → ".join(dict.fromkeys((moment.agent, moment.target)))
-    what = moment.action or f"nothing (or {moment.about})"
+    what = moment.action or f"nothing (or {moment.likeliest})"
     return (f"{what}, sure to {moment.confidence:.0%} · {moment.seconds:.1f} s · video "
             f"{moment.video_id} · {who}" + (f" · {moment.why}" if moment.why else ""))
 

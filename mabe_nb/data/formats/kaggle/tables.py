@@ -241,12 +241,12 @@ def read_whitelist(
     clean = [t for t in triples if t]
     quoted = sum(bool(t) and ("'" in s or '"' in s) for s, t in zip(tokens, triples))
     return frozenset(clean), counted(video, [
-        ("quoted_tokens", quoted, "whitelist entries with stray quotation marks, read "
+        ("quoted_tokens", quoted, "whitelist item", "with stray quotation marks, read "
          "without them"),
-        ("double_tokens", len(clean) - len(set(clean)), "whitelist entries that say "
-         "what another one says, merged"),
-        ("broken_tokens", len(triples) - len(clean), "whitelist entries that are not "
-         "'agent,target,action' with mouse1 to mouse4, left out")])
+        ("double_tokens", len(clean) - len(set(clean)), "whitelist item", "as "
+         "another one, merged"),
+        ("broken_tokens", len(triples) - len(clean), "whitelist item", "not of the "
+         "form 'agent,target,action' with mouse1 to mouse4, left out")])
 
 # %% ../../../../nbs/data/formats/kaggle/10_tables.ipynb #47842129
 def _with_selves(table):
@@ -276,9 +276,9 @@ def read_bouts(
              if rest[1] < rest[2]]
     return bouts, counted(video, [
         ("unknown_mouse_bouts", len(rows) - len(known),
-         "bouts without an action or of a mouse that is not 1 to 4, left out"),
+         "bout", "without an action or of a mouse that is not 1 to 4, left out"),
         ("empty_bouts", len(known) - len(bouts),
-         "bouts that do not end after they begin, left out")])
+         "bout", "without an end after the start, left out")])
 
 # %% ../../../../nbs/data/formats/kaggle/10_tables.ipynb #fd969ceb
 def fit_bouts(
@@ -293,7 +293,7 @@ def fit_bouts(
     cut = [(*b[:3], max(b[3], 0), min(b[4], frames)) for b in known]
     fit = [b for b in cut if b[3] < b[4]]
     return fit, counted(video, [
-        ("untracked_bouts", len(bouts) - len(known), "bouts of mice that are not in "
+        ("untracked_bouts", len(bouts) - len(known), "bout", "of mice that are not in "
          "the tracking file, left out"),
-        ("bouts_outside", outside, f"bouts reach outside the video's {frames} frames, "
-         f"cut to it ({len(cut) - len(fit)} had nothing left)")])
+        ("bouts_outside", outside, "bout", f"beyond the video's {frames} frames, cut "
+         f"to it ({len(cut) - len(fit)} without a frame left)")])

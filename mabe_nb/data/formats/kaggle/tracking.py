@@ -32,7 +32,7 @@ def _placeable(table, path, video):
     bad_mouse, bad_part = pc.equal(table["mouse_id"], 0), pc.is_null(table["bodypart"])
     counts = [("unknown_mouse", "of a mouse that is not 1 to 4", bad_mouse),
               ("nameless_part", "without a body part", bad_part)]
-    found = counted(video, [(kind, pc.sum(bad).as_py(), f"rows {text}, left out")
+    found = counted(video, [(kind, pc.sum(bad).as_py(), "row", f"{text}, left out")
                             for kind, text, bad in counts])
     table = table.filter(pc.invert(pc.or_(bad_mouse, bad_part)))
     if len(table): return table, found
@@ -76,7 +76,7 @@ def tracked_parts(
     table: pa.Table, # From `read_points`
     listed: list, # Parts that the table of videos lists
     path=None, # File it came from, for the message
-) -> tuple: # Tuple of names, list of (kind, count, text) of what was found
+) -> tuple: # Tuple of names, list of findings as for `counted`
     "The listed parts as the file spells them, then its others. Raises `DataError`."
     listed = list(dict.fromkeys(listed))
     there = {name for chunk in table["bodypart"].chunks
@@ -90,12 +90,12 @@ def tracked_parts(
     parts = [spelt.get(p, p) for p in listed]
     extra, absent = sorted(there - set(parts)), [p for p in parts if p not in there]
     texts = [("respelled_parts", [f"{own} for {p}" for p, own in spelt.items()],
-              "body parts are tracked in another spelling than listed, "
-              "taken as the same"),
-             ("unlisted_parts", extra, "body parts are tracked but not listed, kept"),
-             ("absent_parts", absent, "body parts are listed but not tracked, missing")]
-    return tuple(parts + extra), [(kind, len(names), f"{text}: {', '.join(names[:8])}")
-                                  for kind, names, text in texts]
+              "tracked in another spelling than listed, taken as the same"),
+             ("unlisted_parts", extra, "tracked but not listed, kept"),
+             ("absent_parts", absent, "listed but not tracked, missing")]
+    return tuple(parts + extra), [
+        (kind, len(names), "body part", f"{text}: {', '.join(names[:8])}")
+        for kind, names, text in texts]
 
 # %% ../../../../nbs/data/formats/kaggle/20_tracking.ipynb #712f1c61
 PLACES_PER_ROW, PLACES_ALWAYS = 64, 2**22
@@ -179,7 +179,7 @@ def scatter(
 def count_rows(
     there: np.ndarray, # (frames, mice, parts) bool, from `scatter`
     rows: int, # How many the table has
-) -> list: # (kind, count, text) of what was found
+) -> list: # As for `counted`
     "Frames without rows and points with more than one."
     if (points := int(np.count_nonzero(there))) == there.size == rows: return []
     width = np.gcd(there[0].size, 8) # Points looked at together, as one number
@@ -187,9 +187,9 @@ def count_rows(
     frames = np.zeros_like(columns[0])
     for column in columns: frames |= column # 2x one reduction
     return [("frame_gaps", len(there) - int(np.count_nonzero(frames)),
-             "frames have no row, missing"),
+             "frame", "without a row, missing"),
             ("double_rows", rows - points,
-             "rows for points that come again later in the file, the last ones count")]
+             "row", "of a point that has a later row, not used")]
 
 # %% ../../../../nbs/data/formats/kaggle/20_tracking.ipynb #a30ccf10
 def _outside(z, width, height): # How many points
@@ -208,7 +208,7 @@ def count_points(
     high: np.ndarray, # Largest x, largest y
     solid: bool, # Whether every row holds a finite point
     size: tuple, # Width, height in pixels, None = unknown
-) -> list: # (kind, count, text) of what was found
+) -> list: # As for `counted`
     "Points that are missing, infinite or outside the picture."
     width, height = (s or np.inf for s in size)
     zeros = infinite = outside = 0
@@ -222,10 +222,10 @@ def count_points(
         missing = int(np.count_nonzero(np.isnan(z)))
     if min(low) < 0 or high[0] > width or high[1] > height:
         outside = _outside(z.reshape(-1), width, height)
-    return [("zero_points", zeros, "points at (0, 0), taken as missing"),
-            ("infinite_points", infinite, "points not finite, taken as missing"),
-            ("points_outside", outside, "points outside the picture, kept"),
-            ("missing_points", missing, f"of {z.size} points are missing")]
+    return [("zero_points", zeros, "point", "at (0, 0), taken as missing"),
+            ("infinite_points", infinite, "point", "not finite, taken as missing"),
+            ("points_outside", outside, "point", "outside the picture, kept"),
+            ("missing_points", missing, "point", f"of {z.size:,} missing")]
 
 # %% ../../../../nbs/data/formats/kaggle/20_tracking.ipynb #1303d6e4
 class Tracking(NamedTuple):

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..binary.mat import is_mat73, mat_names, mat_value
 from ..readers import Points, tracker
-from ....errors import DataError
+from ....errors import DataError, plural
 
 # %% ../../../../nbs/data/formats/matlab/10_apt.ipynb #d8e01efc
 MOST_TARGETS = 100
@@ -43,7 +43,8 @@ def _pieces(path, name, axes):
     if isinstance(value, list): # A target alone may have lost its last axis
         first = np.ravel(mat_value(path, "startframes")).astype(int) - 1
         if len(first) != len(value):
-            raise DataError(f"has {len(value)} targets and {len(first)} startframes",
+            raise DataError(f"has {plural(len(value), 'target')} and "
+                            f"{plural(len(first), 'startframe')}",
                             path)
         return [*zip(first, value)]
     if isinstance(value, dict): return _split(0, _whole(value, path), axes)

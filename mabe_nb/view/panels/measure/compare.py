@@ -64,7 +64,7 @@ def readable(
         "place": table["where"], "how known": table.basis,
         "windows/s": table.windows_s, "time (s)": table.seconds,
         "at least": table.low, "at most": table.high, "price (USD)": table.usd,
-        "worth it": table.front.map({True: "yes", False: ""})})
+        "worth it": table.pareto.map({True: "yes", False: ""})})
 
 
 def choices_of(
@@ -72,7 +72,7 @@ def choices_of(
 ) -> list: # (words, place), the best first
     "Places of a table that one can take: cards that have a time and a price."
     good = table[table.seconds.notna() & table.usd.notna()]
-    good = good.sort_values("front", ascending=False, kind="stable")
+    good = good.sort_values("pareto", ascending=False, kind="stable")
     rows = good.rename(columns={"where": "place"}).itertuples()
     return [(f"{r.place} · {r.basis} · {time_words(r.seconds)} · {r.usd:.2g} USD",
              r.place) for r in rows]
