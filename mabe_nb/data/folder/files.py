@@ -16,8 +16,8 @@ from ..annotations import annotation_source
 from .animal_files import by_video, without_animal
 from .names import STAGES, did_you_mean, is_plain, naming_folders
 from mabe_nb.data.folder.odd_files import (
-    PACKED, closed_folders, file_types, leads_out, lost_poses, not_read, odd_files,
-    too_deep)
+    PACKED, closed_folders, file_types, leads_out, lost_poses, may_count, not_read,
+    odd_files, too_deep)
 from .video_names import (
     names_folder, recording_files, recording_name, video_name)
 from ..formats.boris import boris_observations
@@ -190,7 +190,7 @@ def _sort_folder(files, root, poses, tables, findings):
             if not (video := _named(path, root, findings)): continue
             if tracked: poses.setdefault(video, []).append(path)
             if source and (not tracked or source in BOTH): tables.append((path, source))
-        elif path.suffix.lower() in ends: odd.append(path)
+        elif may_count(path, ends): odd.append(path)
     return odd
 
 # %% ../../../nbs/data/folder/25_files.ipynb #092b053b
