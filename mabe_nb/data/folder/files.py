@@ -9,7 +9,7 @@ __all__ = ['OWN', 'TRAINING', 'DEEPEST', 'NO_VIDEO', 'BOTH', 'OF_MANY', 'OBSERVE
 # %% ../../../nbs/data/folder/25_files.ipynb #9313dffa
 import os, re
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import NamedTuple
 
 from ..annotations import annotation_source
@@ -124,7 +124,7 @@ def _candidates(name, folders, poses, ends):
 
 def _meant(cell, *about):
     "Videos that a name in a table can mean: whole, as `cage.1`, else as of a file."
-    names = (n for c in dict.fromkeys((cell, Path(cell).name)) for n in (f"{c}.csv", c))
+    names = (n for c in (cell, PureWindowsPath(cell).name) for n in (f"{c}.csv", c))
     return next(filter(None, (_candidates(n, *about) for n in names)), [])
 
 # %% ../../../nbs/data/folder/25_files.ipynb #fde3d4c6

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ..formats.boris import LENGTHS, MOMENTS
-from ..formats.bout_tables import ACTION, is_bout_table
+from ..formats.bout_tables import ACTION, OF_VIDEO, is_bout_table
 from ..formats.frame_tables import is_frame_table
 from ..formats.text_tables import column_names, delimiter, text_encoding
 from ..formats.trajectories.coco import is_coco
@@ -119,7 +119,7 @@ def why_odd(
 # %% ../../../nbs/data/folder/24_odd_files.ipynb #4cea3f97
 def _compared(path, root, names):
     "How a table of animals or videos is compared by."
-    if "video" not in map(str.lower, names):
+    if not {*OF_VIDEO} & {*map(str.lower, names)}:
         return ("; to compare by it (mabe analyse --groups) it needs a column video, "
                 "with the names that mabe open shows")
     by = min((n for n in names if n.lower() in ABOUT),
@@ -127,7 +127,6 @@ def _compared(path, root, names):
     return (f"; to compare by it: mabe analyse annotations "
             f"{shlex.quote(str(root))} --out RESULTS "
             f"--groups {shlex.quote(str(path))} --by {shlex.quote(by)}")
-
 
 # %% ../../../nbs/data/folder/24_odd_files.ipynb #8fda87d9
 def odd_table(
