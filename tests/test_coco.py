@@ -100,9 +100,9 @@ GOOD = [(k, [1, 2, 2, 3, 4, 2], {}) for k in range(3)]
 
 
 @pytest.mark.parametrize("tree, words", [
-    (coco([0, 900], GOOD[:1]), "2 pictures of 901 frames: points that a person set"),
+    (coco([0, 900], GOOD[:1]), "v1.json: has 2 pictures of 901 frames: points that a person set"),
     ({**coco(range(3), GOOD), "images": [{"id": 5, "file_name": "a_1.png"}, {"id": 6, "file_name": "b_2.png"}]},
-     "not the numbered frames of one video"),
+     "v1.json: has pictures that are not the numbered frames of one video"),
     (coco(range(3), GOOD, (("a", ["x"]), ("b", ["y"]))), "2 kinds of animals with keypoints"),
     (coco(range(1), GOOD), r"no whole list of keypoints \(KeyError: 6\)"),
     (coco(range(3), [*GOOD[:2], (2, [1, 2, 2], {})]), "frame 2: has 3 numbers for an animal, expected 6"),
