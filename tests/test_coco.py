@@ -1,6 +1,7 @@
 "Keypoints in JSON: what sleap-io, AlphaPose 0.6 and MMPose 1.3 write; and files of programs that are not read."
 import json, re
 
+import h5py
 import numpy as np
 import pytest
 from test_open_folder import recording, write_dlc
@@ -99,9 +100,9 @@ GOOD = [(k, [1, 2, 2, 3, 4, 2], {}) for k in range(3)]
 
 
 @pytest.mark.parametrize("tree, words", [
-    (coco([0, 900], GOOD[:1]), "2 pictures of 901 frames: points that a person set"),
+    (coco([0, 900], GOOD[:1]), "v1.json: has 2 pictures of 901 frames: points that a person set"),
     ({**coco(range(3), GOOD), "images": [{"id": 5, "file_name": "a_1.png"}, {"id": 6, "file_name": "b_2.png"}]},
-     "not the numbered frames of one video"),
+     "v1.json: has pictures that are not the numbered frames of one video"),
     (coco(range(3), GOOD, (("a", ["x"]), ("b", ["y"]))), "2 kinds of animals with keypoints"),
     (coco(range(1), GOOD), r"no whole list of keypoints \(KeyError: 6\)"),
     (coco(range(3), [*GOOD[:2], (2, [1, 2, 2], {})]), "frame 2: has 3 numbers for an animal, expected 6"),
@@ -129,13 +130,43 @@ def test_a_number_that_is_none_is_a_missing_point(tmp_path):
     ("v1.json", json.dumps(coco([0, 900], GOOD[:1])), "2 pictures of 901 frames"),
     ("v1.csv", "syllable,centroid x,centroid y,heading,latent_state 0\n7,1,2,0,1\n", "syllables of keypoint-MoSeq"),
     ("v1.csv", ",B-SOiD labels,Start time (frames),Run lengths\n0,3,0,9\n", "clusters of B-SOiD"),
+    ("v1.csv", ",a_b_nose2nose,a_b_sidebyside,a_speed\n0,1,0,2.5\n", "DeepOF took each frame for, which nobody"),
+    ("v1_9.txt", "0 0.5 0.4 0.1 0.2 0.5 0.4 0.99 1\n", "one frame of YOLO, in shares of the picture; write all"),
+    ("v1.xml", "<annotations><version>1.1</version><meta></meta></annotations>", "export it there as COCO Keypoints"),
+    ("v1.pkl", "\x80cdeepof.data\nCoordinates", "a project of DeepOF"),
+    ("15_kmeans_label_v1.npy", "1", "of VAME, whose motifs nobody scored"),
+    ("all_events.xlsx", "PK", "LabGym took each frame for, which nobody"),
     ("v1.odx", "<x/>", "the Observer; export its event log as CSV, with .*Time_Relative_sf"),
     ("v1.anvil", "<x/>", "is of ANVIL; a table of bouts"), ("v1.jab", "MATLAB", "project of JAABA; its scores")])
 def test_files_of_other_programs_are_named(tmp_path, name, text, words):
     write(tmp_path/name, text)
-    with pytest.raises(DataError, match=words if name.endswith((".json", ".csv")) else "is no dataset"):
+    with pytest.raises(DataError, match=words if name.endswith((".json", ".csv", ".txt")) else "is no dataset"):
         open_dataset(tmp_path)
     write_dlc(tmp_path, "v1", recording(seed=0))
     (tmp_path/"dataset.yaml").write_text("fps: 30\n")
     (found,) = open_dataset(tmp_path).findings()
     assert re.search(words, found.message) and found.message.endswith("not read")
+
+
+def test_one_sentence_on_all_files_of_a_kind(tmp_path):
+    "YOLO writes one file a frame; an ending that many programs have says nothing by itself."
+    write_dlc(tmp_path, "v1", recording(seed=0))
+    (tmp_path/"dataset.yaml").write_text("fps: 30\n")
+    for k in range(30): (tmp_path/f"v1_{k}.txt").write_text("0 0.5 0.4 0.1 5e-05 0.5 0.4 2\n")
+    for name in ("settings.xml", "model.pkl"): (tmp_path/name).write_text("<annotations>mine</annotations>")
+    (found,) = open_dataset(tmp_path).findings()
+    assert found.message.startswith("v1_0.txt is one frame of YOLO")
+    assert found.message.endswith("not read; nor are 29 more .txt beside it")
+
+
+def test_hdf_of_other_programs_is_named(tmp_path):
+    "As `save_hdf5` of keypoint-MoSeq 0.8 and the annotator of DeepPoseKit 0.3 write."
+    write_dlc(tmp_path, "v1", recording(seed=0))
+    (tmp_path/"dataset.yaml").write_text("fps: 30\n")
+    with h5py.File(tmp_path/"results.h5", "w") as f:
+        for key in ("syllable", "latent_state", "centroid", "heading"): f[f"v1/{key}"] = np.zeros((20_000, 9))
+    with h5py.File(tmp_path/"set.h5", "w") as f:
+        f["images"] = np.ones((50, 64, 64, 1), np.uint8)
+        f["annotations"], f["annotated"], f["skeleton"] = np.ones((50, 3, 2)), np.ones((50, 3)), np.ones((3, 2))
+    first, second = [f.message for f in open_dataset(tmp_path).findings()]
+    assert "syllables of keypoint-MoSeq" in first and "in DeepPoseKit; take the file" in second

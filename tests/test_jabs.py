@@ -125,3 +125,41 @@ def test_a_project_trains_and_two_raters_compare(project, capsys):
     found = json.loads(capsys.readouterr().out)
     assert found["differ"] == 0 # Of 25 frames only one of them says something
     assert [(x["action"], x["frame_f1"]) for x in found["actions"]] == [("grooming", 1.0)]
+
+
+def shown(project, capsys):
+    "What `mabe open` says of a folder."
+    capsys.readouterr()
+    assert main(["open", str(project)]) in (0, 1)
+    return "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize("present", [True, False])
+def test_a_mouse_that_the_poses_lack_is_told(project, capsys, present):
+    "Neither its bouts nor where it was looked at may be passed over without a word."
+    more = {"5": {"grooming": [{"start": 1, "end": 9, "present": present}]}}
+    write_labels(project, "cage2", LABELS | more)
+    sentence = "names 'mouse6', the poses 'mouse1', 'mouse2', 'mouse3'"
+    assert sentence.replace("'", "") in shown(project, capsys).replace("'", "")
+    with pytest.raises(DataError, match=sentence): mb.open_dataset(project)["cage2"]
+    before = (project/"dataset.yaml").read_text()
+    (project/"dataset.yaml").write_text(before + "untracked: [mouse6]\n")
+    assert len(mb.open_dataset(project)["cage2"].bouts) == 3
+    assert "mouse6" not in shown(project, capsys)
+    (project/"dataset.yaml").write_text(before + "subjects: {mouse6: mouse2}\n")
+    known = mb.open_dataset(project)["cage2"]
+    assert ("mouse2", "mouse2", "grooming") in known.labelled and len(known.bouts) == 3 + present
+
+
+def test_tracks_that_are_one_mouse_keep_their_labels(project):
+    "The second of two tracks with one name counts as the first; a ghost's labels do not."
+    (project/"dataset.yaml").write_text(
+        "fps: 30\nalone: [grooming, rearing]\nghosts: [mouse3]\n")
+    assert {*mb.open_dataset(project)["cage2"].bouts.action} == {"grooming"}
+    with h5py.File(project/"cage2_pose_est_v3.h5", "r+") as f: # mouse1, then mouse2
+        f["poseest/confidence"][900:, 0] = 0
+        f["poseest/confidence"][:900, 1] = 0
+    write_labels(project, "cage2", {"0": LABELS["0"], "1": LABELS["0"]})
+    (project/"dataset.yaml").write_text(
+        "fps: 30\nalone: [grooming]\nanimals: {mouse1: a, mouse2: a}\nghosts: [mouse3]\n")
+    assert [*mb.open_dataset(project)["cage2"].bouts.agent] == ["a"] * 4

@@ -485,6 +485,14 @@ def session(root, name, xy, formats=("h5", "npy", "csv"), labels=None, stem="tra
                    delimiter=",", header=head, comments="")
         np.savetxt(csv/"areas.csv", np.ones((n, 3)), delimiter=", ", header="mean, median, standard_deviation", comments="")
         (csv/"attributes.json").write_text(json.dumps(about, default=str))
+    if "parquet" in formats:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+        at = np.indices(xy.shape[:2]).reshape(2, -1)
+        table = pa.table({"frame": at[0], "time": at[0] / 29.97, "individual": at[1], "x": xy[..., 0].ravel(),
+                          "y": xy[..., 1].ravel(), "probability": sure.ravel()})
+        pq.write_table(table.replace_schema_metadata({"idtrackerai_attributes": json.dumps(about, default=str)}),
+                       out/f"{stem}.parquet")
     above = out.parent
     for file in ("session.json", "idtrackerai.log"): (above/file).write_text("{}")
     (above/"bounding_box_images").mkdir(exist_ok=True)
@@ -498,17 +506,18 @@ def test_sessions_of_idtracker_are_read_among_other_videos(lab):
     session(lab, "cage.1", xy, labels=["Ada", "Bo", "Cy"])
     session(lab/"day2", "cage2", xy, ["csv"])
     session(lab/"day2", "cage3", xy, ["npy"])
+    session(lab/"day2", "cage4", xy, ["parquet"])
     (lab/"cage.1.csv").write_text("agent,target,action,start,stop\nAda,Bo,chase,0.5,1\n")
     data = open_dataset(lab)
-    assert data.ids == ("cage.1", "day2_cage2", "day2_cage3", "v1", "v2")
-    for video in data.ids[:3]:
+    assert data.ids == ("cage.1", "day2_cage2", "day2_cage3", "day2_cage4", "v1", "v2")
+    for video in data.ids[:4]:
         rec = data[video]
         assert np.allclose(rec.xy[:, :, 0], xy, atol=1e-3, equal_nan=True)
         assert rec.fps == 29.97 and rec.parts == ("body_center",), video
     assert data["cage.1"].mice == ("Ada", "Bo", "Cy") and len(data["cage.1"].bouts) == 1
     assert data["day2_cage2"].mice == ("mouse1", "mouse2", "mouse3")
     assert not data.findings() # nothing is said of the program's own files
-    assert match_files(data).table.tracker.tolist()[:3] == ["idtracker.ai"] * 3
+    assert match_files(data).table.tracker.tolist()[:4] == ["idtracker.ai"] * 4
     for path in (lab/"session_cage.1", lab/"session_cage.1"/"trajectories"/"trajectories.npy"):
         assert open_dataset(path).ids == ("cage.1",)
 
@@ -532,6 +541,15 @@ def test_faults_of_a_session(tmp_path, found, words):
     out = session(tmp_path, "a", walk(5, 2, 2), [])
     np.save(out/"trajectories.npy", np.array(found, object) if isinstance(found, list) else found, allow_pickle=True)
     with pytest.raises(DataError, match=words): read_poses(out/"trajectories.npy", 30)
+
+
+def test_damaged_parquet_of_a_session_is_told(tmp_path):
+    out = session(tmp_path, "a", walk(50, 2, 2), ["parquet"])/"trajectories.parquet"
+    whole = out.read_bytes()
+    out.write_bytes(whole[:400] + whole[-400:])
+    with pytest.raises(DataError, match="trajectories.parquet"): read_poses(out)
+    out.write_bytes(whole[:900])
+    with pytest.raises(DataError, match="cannot be opened as a .parquet file"): read_poses(out)
 
 
 # TRex, by docs/formats.rst of mooch443/trex

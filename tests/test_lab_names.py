@@ -118,7 +118,10 @@ def test_names_and_groups_are_read_as_they_are_written(tmp_path, capsys):
     ("\u5c0f\u9f203.csv", "\u5c0f\u9f203"), ("day1_\u0430.csv", "day1_\u0430"),
     ("WT\u2642 \u202e1.csv", "WT___1"), ("\u0e2b\u0e19\u0e391.csv", "\u0e2b\u0e19\u0e391"),
     ("cage1_Behavior.csv", "cage1"), ("cage1.mp4.predictions.slp", "cage1"), ("labels.csv", "labels"),
-    ("cage1_manual.csv", "cage1"), ("cage1_framewise.csv", "cage1"), ("manual.csv", "manual")])
+    ("cage1_manual.csv", "cage1"), ("cage1_framewise.csv", "cage1"), ("manual.csv", "manual"),
+    ("cage1_BORIS.tsv", "cage1"), ("cage1_rater2.csv", "cage1"), ("cage1_hand_label.csv", "cage1_hand"),
+    ("cage1_ground_truth_labeled.csv", "cage1"), ("cage1-event.csv", "cage1"), ("rater_A.csv", "rater_A"),
+    ("cage1_scorer_Ann.csv", "cage1_scorer_Ann")])
 def test_the_name_of_a_video(file, name): assert video_name(file) == name
 
 
@@ -189,6 +192,8 @@ def test_a_table_of_groups_names_files(tmp_path):
     path = tmp_path/"g.csv"
     path.write_text("FileName,Group\nv1.mp4,drug\nv2.AVI,veh\nv.3,drug\n")
     assert read_groups(path).video.tolist() == ["v1", "v2", "v.3"]
+    path.write_text("VIDEO_ID,Group\nv1.mp4,drug\n")
+    assert read_groups(path).columns.tolist() == ["video", "Group"]
     path.write_text("video,filename\nv1,drug\n")
     assert read_groups(path).columns.tolist() == ["video", "filename"]
 

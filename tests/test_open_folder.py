@@ -15,6 +15,7 @@ from mabe_nb.data.corrections import Correction, add_correction
 from mabe_nb.data.dataset import open_dataset
 from mabe_nb.data.folder.settings import make_settings, read_settings
 from mabe_nb.data.folder.settings_file import write_settings
+from mabe_nb.data.formats.bout_tables import read_bout_table
 from mabe_nb.data.formats.simba import read_simba, simba_actions
 from mabe_nb.data.folder.match_files import match_files
 from mabe_nb.data.folder.scored_tables import read_scored
@@ -555,6 +556,29 @@ def test_one_table_of_bouts_for_many_videos(cage, text):
     (cage/"dataset.yaml").write_text("fps: 30\nalone: [rear]\nactions: [chase, rear]\n")
     looked = open_dataset(cage).labelled("day2")
     assert len(looked) == 6 + 3 + 1 and ("brown", "white", "chase") in looked
+
+
+@pytest.mark.parametrize("column, film", [
+    ("filename", "day1.mp4"), ("File", "C:\\films\\day1.mp4"), ("file", "/films/day1.mp4")])
+def test_a_table_of_many_may_name_films(cage, column, film):
+    (cage/"scored.csv").write_text(f"{column},agent,target,action,start,stop\n"
+                                   f"{film},black,white,chase,1,2.5\nday2.mp4,white,black,sniff,1,2\n")
+    data = open_dataset(cage)
+    assert data["day1"].bouts.values.tolist() == [["black", "white", "chase", 30, 75]]
+    assert [*data["day2"].bouts.action] == ["sniff"] and not data.findings()
+
+
+def test_drop_frame_times_keep_step_with_the_clock(tmp_path):
+    "As SMPTE 12M counts at 29.97: 1,800 frames after 0:00:00;00 it is 0:01:00;02."
+    (tmp_path/"v1.csv").write_text("agent,target,action,start,stop\na,,rear,0:01:00;02,00:10:00;00\n")
+    read = lambda fps: read_bout_table(tmp_path/"v1.csv", fps)[["start", "stop"]].values.tolist()
+    assert read(29.97) == [[1800, 17982]]
+    codes = [f"0:{m}:{s:02};{f:02}" for m in range(21) for s in range(60) for f in range(30)
+             if s or f > 1 or m % 10 == 0]
+    rows = "".join(f"a,,rear,{c},{c}\n" for c in codes)
+    (tmp_path/"v1.csv").write_text(f"agent,target,action,start,stop\n{rows}")
+    assert [a for a, _ in read(29.97)] == [*range(len(codes))]
+    with pytest.raises(DataError, match="';' in it at 30 or 60 frames a second alone"): read(25)
 
 
 def test_tables_of_bouts_of_one_video_each(cage):

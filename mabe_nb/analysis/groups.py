@@ -19,6 +19,7 @@ from .measures import MEASURES, _name
 from ..errors import ConfigError, DataError, first_line, plural
 from ..data.folder.films import FILMS
 from ..data.folder.names import did_you_mean
+from ..data.formats.bout_tables import OF_VIDEO
 from ..data.formats.text_tables import check_table, text_of
 from ..data.recording import some_of
 from ..safe_names import differ_in_capitals, plain_id
@@ -39,7 +40,8 @@ def checked_groups(
     "A table of groups to compare by. Raises `DataError` naming what it lacks."
     table = table.rename(columns=str)
     names = {c.strip().lower(): c for c in table}
-    if "filename" in names: names.setdefault("video", names["filename"])
+    for other in OF_VIDEO: # As in tables of bouts
+        if other in names: names.setdefault("video", names[other])
     names = {names[k]: k for k in KEYS if k in names}
     table = table.rename(columns=lambda c: names.get(c, c.strip())).astype(object)
     table = table.where(table.notna(), "").map(lambda v: _name(v).strip())

@@ -9,15 +9,15 @@ __all__ = ['OWN', 'TRAINING', 'DEEPEST', 'NO_VIDEO', 'BOTH', 'OF_MANY', 'OBSERVE
 # %% ../../../nbs/data/folder/25_files.ipynb #9313dffa
 import os, re
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import NamedTuple
 
 from ..annotations import annotation_source
 from .animal_files import by_video, without_animal
 from .names import STAGES, did_you_mean, is_plain, naming_folders
 from mabe_nb.data.folder.odd_files import (
-    PACKED, closed_folders, file_types, leads_out, lost_poses, not_read, odd_files,
-    too_deep)
+    PACKED, closed_folders, file_types, leads_out, lost_poses, may_count, not_read,
+    odd_files, too_deep)
 from .video_names import (
     names_folder, recording_files, recording_name, video_name)
 from ..formats.boris import boris_observations
@@ -124,7 +124,7 @@ def _candidates(name, folders, poses, ends):
 
 def _meant(cell, *about):
     "Videos that a name in a table can mean: whole, as `cage.1`, else as of a file."
-    names = (n for c in dict.fromkeys((cell, Path(cell).name)) for n in (f"{c}.csv", c))
+    names = (n for c in (cell, PureWindowsPath(cell).name) for n in (f"{c}.csv", c))
     return next(filter(None, (_candidates(n, *about) for n in names)), [])
 
 # %% ../../../nbs/data/folder/25_files.ipynb #fde3d4c6
@@ -190,7 +190,7 @@ def _sort_folder(files, root, poses, tables, findings):
             if not (video := _named(path, root, findings)): continue
             if tracked: poses.setdefault(video, []).append(path)
             if source and (not tracked or source in BOTH): tables.append((path, source))
-        elif path.suffix.lower() in ends: odd.append(path)
+        elif may_count(path, ends): odd.append(path)
     return odd
 
 # %% ../../../nbs/data/folder/25_files.ipynb #092b053b

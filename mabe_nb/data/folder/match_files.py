@@ -27,7 +27,7 @@ from ..poses import pose_source, read_poses
 from ..body_parts import usual_names
 from .roles import NAMING, TO_WHOM, scored_agents
 from .scored_tables import (
-    NOBODY, named_bouts, read_scored, scored_columns)
+    NOBODY, named_bouts, read_scored, scored_columns, where_labelled)
 from .tracker_folder import TrackerFolder
 from ...errors import ConfigError, DataError
 
@@ -159,7 +159,9 @@ def _odd_scores(look, rec, scored, settings, agent, bouts):
 # %% ../../../nbs/data/folder/40_match_files.ipynb #9f43791e
 def _unreadable(data, scored, rec, settings, rows):
     "A sentence if bouts cannot be read though nothing is left to ask."
-    try: read_scored(scored, rec, settings, rows)
+    try:
+        read_scored(scored, rec, settings, rows)
+        where_labelled(rec, scored, settings)
     except (ConfigError, DataError) as e: yield _plain(e, data)
 
 # %% ../../../nbs/data/folder/40_match_files.ipynb #8ed9ab74

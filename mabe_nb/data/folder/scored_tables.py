@@ -102,16 +102,19 @@ def _named_by_mouse_tracker(path, rec, settings):
     return bout_table((names[a], names[t], *b) for a, t, *b in found if b[0] in listed)
 
 # %% ../../../nbs/data/folder/20_scored_tables.ipynb #cf8fd56f
-def _of_numbered(found, rec):
-    "Bouts of animals by number; whom the settings have left out has none."
-    names = dict(zip(rec.meta.get("individuals", rec.mice), rec.mice))
-    who = lambda k: names.get(f"mouse{k + 1}")
-    return bout_table((who(k), who(k), *bout) for k, *bout in found if who(k))
+def _of_numbered(found, rec, settings):
+    "Bouts of animals by number, `mouse1` being number 0; the settings leave some out."
+    known = dict(zip(rec.meta.get("individuals", rec.mice), rec.mice))
+    names, gone = (settings.animals | known | settings.subjects,
+                   {*settings.ghosts, *settings.untracked})
+    called = ((f"mouse{k + 1}", bout) for k, *bout in found)
+    return bout_table((2 * (names.get(who, who),) + (*bout,))
+                      for who, bout in called if who not in gone)
 
 
 def _named_by_jaaba(path, rec, settings):
     listed = [*_listed_columns(jaaba_actions(path), settings)] or None
-    return _of_numbered(jaaba_bouts(path, listed), rec)
+    return _of_numbered(jaaba_bouts(path, listed), rec, settings)
 
 
 def _named_by_jabs(path, rec, settings, kinds=(True,)): # True: behaviour, False: none
@@ -119,7 +122,7 @@ def _named_by_jabs(path, rec, settings, kinds=(True,)): # True: behaviour, False
     labels = jabs_labels(path)
     listed = {*_listed_columns({x.action for x in labels}, settings)}
     return _of_numbered([x[:4] for x in labels if x.present in kinds
-                         and (x.action in listed or not listed)], rec)
+                         and (x.action in listed or not listed)], rec, settings)
 
 # %% ../../../nbs/data/folder/20_scored_tables.ipynb #0d07440a
 def _mine(rec, rows): # From a cell to whether it names the video
@@ -237,6 +240,7 @@ def where_labelled(
     "`rec` where somebody labelled; the same if the file tells of all its frames."
     if annotation_source(path) != "JABS" or settings.whole: return rec
     found = _renamed(_named_by_jabs(path, rec, settings, (True, False)), settings)
+    _check_animals(found, path, rec.mice, settings)
     looked = tuple(
         (b.agent, target_of(b.agent, b.action, rec.mice, settings, path), b.action,
          b.start, b.stop) for b in found.itertuples(index=False))

@@ -23,8 +23,10 @@ _SCORER = re.compile(r"(?<=[^_])DLC_(?!.*[^_]DLC_).*$|"
                      r"DLC_(?=(?i:res|mob|eff|dlcr|hr)net).*$")
 _ENDINGS = re.compile(
     r"(DeepCut_.*|_superanimal_.*|_pose_(est|top)_v\d+(_\d+)?|"
-    r"[_\-. ](?i:annot(ations?|ated)?|behaviou?rs?|bouts|events|frame(s|wise)|"
-    r"labels|manual|score[ds]|scoring|no focal subject|avi|m4v|mkv|mov|mp4|mpe?g|wmv)|"
+    r"[_\-. ](?i:annot(ations?|ated)?|behaviou?rs?|boris|bouts?|coded|coding|elan|"
+    r"ethogram|events?|frame(s|wise)|ground[_ ]?truth|labell?ed|labels?|manual|"
+    r"score[ds]?|scoring|no focal subject|(annotator|coder|observer|rater|scorer)[_ ]?"
+    r"(\d\d?|[a-z])|avi|m4v|mkv|mov|mp4|mpe?g|wmv)|"
     r"\.(analysis|annot|bento|boris|caltech|csv|dlc|h5|hdf5|jabs|nwb|"
     r"predictions|simba|sleap|slp|tsv|txt))$")
 _PROJECT = re.compile(r"^.*\.\d{3}_(?=.+\.analysis\.(h5|csv)$)") # SLEAP's

@@ -18,7 +18,8 @@ from ...errors import ConfigError, DataError
 
 
 # %% ../../../nbs/data/formats/30_bout_tables.ipynb #869d0917
-OF_VIDEO, TARGET = ("video", "video_id"), ("target", "target_id", "recipient")
+OF_VIDEO = "video", "video_id", "filename", "file"
+TARGET = "target", "target_id", "recipient"
 AGENT = "agent", "agent_id", "subject", "animal", "animal_id"
 ACTION = "action", "behavior", "behaviour"
 SCORER = "scorer", "observer", "annotator", "coder", "rater", "experimenter"
@@ -63,22 +64,27 @@ def _first(row, keys): # Of the columns that there are
     return next((row[k] for k in keys if row.get(k)), "")
 
 
-_CODE = re.compile(r"(\d+):([0-5]?\d):([0-5]?\d):(\d+)", re.ASCII) # Of frames
+_CODE = re.compile(r"(\d+):([0-5]?\d):([0-5]?\d)([:;])(\d+)", re.ASCII) # Of frames
 UNITS = {"s": "seconds or h:m:s from 0", "m": "milliseconds from 0",
          "f": "a whole number from 0"}
 
 
+def _of_code(code, fps):
+    "Frames up to a time with a frame; NaN for one that no video of this rate has."
+    hours, minutes, seconds, frame = (int(code[k]) for k in (1, 2, 3, 5))
+    whole, minutes = round(fps), 60 * hours + minutes # So counted at 29.97, too
+    dropped = {30: 2, 60: 4}.get(whole, math.nan) if code[4] == ";" else 0
+    if frame >= whole: return math.nan
+    return ((60 * minutes + seconds) * whole + frame
+            - dropped * (minutes - minutes // 10))
+
+
 def _moment(cell, unit, fps):
     "What a cell says, in frames; NaN for no time."
-    if unit == "s" and (code := _CODE.fullmatch(cell)):
-        hours, minutes, seconds, frame = map(int, code.groups())
-        whole = round(fps) # So are frames counted at 29.97, too
-        return (((60 * hours + minutes) * 60 + seconds) * whole + frame
-                if frame < whole else math.nan)
+    if unit == "s" and (code := _CODE.fullmatch(cell)): return _of_code(code, fps)
     value = (parse_seconds if unit == "s" else parse_number)(cell)
     if unit == "f" and value % 1: return math.nan
     return value * {"s": fps, "m": fps / 1000, "f": 1}[unit]
-
 
 # %% ../../../nbs/data/formats/30_bout_tables.ipynb #20686463
 def _frames(row, fps, path, where):
@@ -94,13 +100,13 @@ def _frames(row, fps, path, where):
         value = _moment(cell.replace(",", "."), unit or "s", fps)
         if not 0 <= value < 1e9: raise DataError(
             f"{column} is {cell[:40]!r}, expected {UNITS[unit or 's']}"
-            + f", its last number below {fps:g}" * bool(_CODE.fullmatch(cell)),
+            + f", its last number below {fps:g}" * bool(_CODE.fullmatch(cell))
+            + ", and ';' in it at 30 or 60 frames a second alone" * (";" in cell),
             path, where)
         found.append(value)
     if last == "duration": found[1] += found[0]
     if found[1] < found[0]: raise DataError("stops before it starts", path, where)
     return frame_span(*found, 1)
-
 
 # %% ../../../nbs/data/formats/30_bout_tables.ipynb #0dd129f0
 def _rows_of(path, is_video): # Numbers and cells of the rows of a video

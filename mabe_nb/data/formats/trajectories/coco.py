@@ -118,6 +118,7 @@ def _rows_of(path, state): # `state`: when the file was written, and its size
                 None)
     if not form: raise DataError("has no images, image_id or frame_id", path)
     try: return form(tree, path)
+    except DataError: raise
     except (KeyError, TypeError, ValueError, AttributeError) as e:
         raise DataError(f"is no whole list of keypoints ({type(e).__name__}: {e})",
                         path) from None

@@ -7,7 +7,7 @@ __all__ = ['SESSION', 'DEEPEST', 'STEM', 'STAGES', 'ENDINGS', 'idtracker_session
            'idtracker_poses']
 
 # %% ../../../../nbs/data/formats/trajectories/10_idtracker.ipynb #88708f3b
-import re
+import json, re
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from ..binary.hdf import HDF, check_hdf
 from ..binary.npy import mentions, plain_array, read_npy
 from ..hdf_poses import known_rate
+from ..kaggle.tables import read_columns
 from ..readers import Points, tracker
 from ..text_tables import (
     as_numbers, check_rows, check_table, open_table, read_table)
@@ -25,7 +26,7 @@ from ....files import read_json
 SESSION, DEEPEST = "session_", 4 # Begin of the folder's name; folders to a table in it
 STEM = re.compile(r"(trajectories|validated|with(out)?_gaps).*")
 STAGES = "validated", "wo_gaps", "without_gaps" # The best first; then all others
-ENDINGS = (*HDF, ".npy", ".csv")
+ENDINGS = (*HDF, ".npy", ".csv", ".parquet")
 
 
 def idtracker_session(
@@ -67,11 +68,20 @@ def _is_hdf(path):
         return isinstance(found, h5py.Dataset) and "id_probabilities" in f
 
 # %% ../../../../nbs/data/formats/trajectories/10_idtracker.ipynb #4e3cbaab
+_TOLD = b"idtrackerai_attributes" # In a parquet file: what else is known, as JSON
+
+
+def _is_parquet(path):
+    import pyarrow.parquet as pq
+    return _TOLD in (pq.read_schema(path).metadata or {})
+
+
 def is_idtracker(
     path, # A file that ends in one of `ENDINGS`
 ) -> bool:
     "Does it hold trajectories as idtracker.ai writes them?"
     if path.suffix in HDF: return _is_hdf(path)
+    if path.suffix == ".parquet": return _is_parquet(path)
     if path.suffix == ".npy":
         return mentions(path, b"trajectories") and not mentions(path, b"sequences")
     return (head := _head(path)) == _TIDY or bool(_WIDE.fullmatch(head))
@@ -122,6 +132,21 @@ def _of_hdf(path):
         return {**f.attrs, **{k: v[()] for k, v in f.items()
                               if isinstance(v, h5py.Dataset)}}
 
+# %% ../../../../nbs/data/formats/trajectories/10_idtracker.ipynb #18ef4f13
+def _of_parquet(path):
+    import pyarrow.parquet as pq
+    table = read_columns(path, _TIDY.split(","))
+    try:
+        about = json.loads(pq.read_schema(path).metadata[_TOLD])
+        rows = np.stack([column.to_numpy().astype(float) for column in table], 1)
+    except (ValueError, TypeError, RecursionError) as e:
+        raise DataError(f"holds what idtracker.ai does not write ({str(e)[:80]})",
+                        path) from None
+    if not len(rows): raise DataError("has no frames or no animals", path)
+    xy, sure = _by_frame(rows, path)
+    about = about if isinstance(about, dict) else {}
+    return about | {"trajectories": xy, "id_probabilities": sure}
+
 # %% ../../../../nbs/data/formats/trajectories/10_idtracker.ipynb #9369e862
 def _names(labels, animals):
     "Names of the animals, where a person gave some."
@@ -137,9 +162,8 @@ def idtracker_poses(
 ) -> Points: # One part; probabilities of who each is
     "Where each animal is in each frame. Raises `DataError`."
     path = Path(path)
-    read = (_of_hdf if path.suffix in HDF else
-            read_npy if path.suffix == ".npy" else _of_table)
-    found = read(path)
+    read = dict.fromkeys(HDF, _of_hdf) | {".npy": read_npy, ".parquet": _of_parquet}
+    found = read.get(path.suffix, _of_table)(path)
     if not isinstance(found, dict): raise DataError(
         "holds no trajectories, expected a dictionary with them", path)
     xy = plain_array(found, "trajectories", (None, None, 2), path)
