@@ -4,10 +4,12 @@ What they prepare and send lies in a folder of their own, not in the home of who
 """
 import gc
 import os
+import signal
 import tempfile
 
 
 def pytest_configure(config):
+    signal.signal(signal.SIGTERM, signal.default_int_handler) # else what they began goes on
     if hasattr(config, "workerinput"): return # Those of xdist share one
     own = tempfile.TemporaryDirectory(prefix="mabe-tests-", ignore_cleanup_errors=True)
     config.add_cleanup(own.cleanup)

@@ -122,14 +122,20 @@ class Slurm:
         self.launch("slurmd", "-D", "-N", self.host)
         self.until(lambda: self("sinfo", "-h", "-o", "%T").startswith("idle"))
 
-    def crash_node(self, job):
-        "As if its machine, with a job on it, had lost its power."
-        self.daemons["slurmd"].kill()
-        for process in processes(self.top/"spool") + processes(job):
+    def kill_jobs(self):
+        "All that runs for a job, and first what Slurm has put above it."
+        for process in psutil.process_iter(["environ"]):
+            env = process.info["environ"] or {}
+            if "SLURM_JOB_ID" not in env or env.get("SLURM_CONF") != self.env["SLURM_CONF"]: continue
             with contextlib.suppress(psutil.Error):
                 above = process.parent()
                 if above and above.name() == "slurmstepd": above.kill()
                 process.kill()
+
+    def crash_node(self):
+        "As if its machine, with a job on it, had lost its power."
+        self.daemons["slurmd"].kill()
+        self.kill_jobs()
         self.daemons.pop("slurmd").wait(20)
         self("scontrol", "update", f"node={self.host}", "state=down", "reason=test")
 
@@ -152,9 +158,11 @@ class Slurm:
         return out.stdout.strip() or out.stderr.strip()
 
     def end_jobs(self):
-        "Cancel what is there and wait until it is gone."
-        self("scancel", "--user", str(os.getuid()))
-        self.until(lambda: not self("squeue", "-h"))
+        "Cancel what is there until it is gone: who is preempted just then asks to go on."
+        def gone():
+            self("scancel", "--user", str(os.getuid()))
+            return not self("squeue", "-h")
+        self.until(gone)
 
     def stop(self):
         "Jobs first: a step whose slurmctld is gone asks for it for ever."
@@ -165,6 +173,7 @@ class Slurm:
             process.terminate()
             try: process.wait(20)
             except subprocess.TimeoutExpired: process.kill()
+        self.kill_jobs() # which were not gone in time
 
 
 @contextlib.contextmanager

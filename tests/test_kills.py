@@ -1,6 +1,7 @@
 """Killed at random moments, commands leave what they leave undisturbed; Ctrl-C answers."""
 import json
 import os
+import pty
 import re
 import shutil
 import signal
@@ -10,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from waiting import until
+from waiting import processes_of, until
 from warm import forking
 
 import mabe_nb as mb
@@ -115,6 +116,36 @@ def test_who_is_told_to_end_says_what_is_kept(place, begin):
     p = begun(begin, TRAIN, "run/last/state.safetensors", place)
     p.send_signal(signal.SIGTERM)
     assert p.wait(60) == 130 and "--resume goes on" in (place/"said").read_text()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_sweep_that_is_told_to_end_takes_its_jobs_along(place, begin, number):
+    p = begun(begin, ["sweep", "--sizes", "16", "--seconds", "300"], "home/jobs/*/attempt", place)
+    for _ in range(2): p.send_signal(number) # as Slurm and shells do
+    assert p.wait(60) == 130
+    said = (place/"said").read_text()
+    assert said.count("mabe sweep: interrupted") == 1 and "Traceback" not in said
+    until(lambda: not processes_of(str(place)), 10)
+
+
+def test_who_tells_all_processes_to_end_is_told_of_no_dead_worker(place, begin):
+    words = ["prepare", "data", "--out", "cache", "--workers", "2"]
+    for attempt in range(5): # It may be done before it is told
+        p = begun(begin, words, "cache/.lock", place)
+        if p.poll() is None: os.killpg(p.pid, signal.SIGTERM)
+        if p.wait(60): break
+        shutil.rmtree(place/"cache")
+    said = (place/"said").read_text()
+    assert p.returncode == 130 and "the same line goes on" in said and "died" not in said
+
+
+def test_a_closed_terminal_ends_a_training_in_order(place, begin):
+    terminal, files = pty.openpty()
+    p = begin(TRAIN, os.ttyname(files))
+    os.close(files)
+    until(lambda: list(place.glob("run/last/state.safetensors")))
+    os.close(terminal)
+    assert p.wait(60) == 130
 
 
 def test_after_ctrl_c_the_same_line_goes_on(place, begin):

@@ -290,6 +290,36 @@ def test_nobody_understands_what_is_said_of_a_start_and_it_is_found_later(hub, h
     job.cancel()
 
 
+@pytest.mark.parametrize("headers", [{"Retry_After": "86400"}, {"Retry_After": "9" * 5000},
+                                     {"RateLimit": '"api";r=0;t=86400'}])
+def test_nobody_waits_for_a_day(hub, monkeypatch, headers):
+    "As a server, or a proxy before it, may tell the client to."
+    from huggingface_hub.utils import _http
+    naps, job = [], submit("import time; time.sleep(60)", on="hf")
+    monkeypatch.setattr(_http, "time", SimpleNamespace(**vars(time) | {"sleep": naps.append}))
+    hub.refuse["/tree"], hub.later = 429, headers
+    with pytest.raises(Unreachable, match="too many requests"): job.files()
+    assert naps and max(naps) < 60
+    hub.later = {"Retry_After": "20"} # as it may be
+    with pytest.raises(Unreachable): job.files()
+    assert max(naps) == 21
+    job.cancel()
+
+
+def test_an_id_that_is_none_is_not_followed(hub):
+    "The container runs by then: it is found by its label, or said to be billed."
+    first = submit("1", on="hf")
+    bad = container(hub, first).info() | {"id": "../../x"}
+    hub.proxy = json.dumps(bad).encode()
+    job = submit("import time; time.sleep(60)", on="hf")
+    assert job.spec["handle"]["job"] == [*hub.jobs][1]
+    job.cancel()
+    hub.odd = {"id": "../../x"}
+    with pytest.raises(Unanswered, match="job '../../x' cannot name a file.*be billed"):
+        submit("1", on="hf")
+    for one in hub.jobs.values(): one.end("CANCELED", grace=0)
+
+
 ODD = json.dumps({"id": "x", "createdAt": "yesterday"}).encode()
 
 

@@ -31,8 +31,8 @@ from mabe_nb.remote.places.base import get  # noqa: E402
 from mabe_nb.remote.handle import JobError  # noqa: E402
 from mabe_nb.remote.job import attach, jobs, quote  # noqa: E402
 from mabe_nb.remote.places.job_state import Unanswered, Unreachable, unended  # noqa: E402
-from mabe_nb.remote.places.modal_volume import (manifest, seconds_counted,  # noqa: E402
-                                                send_data)
+from mabe_nb.remote.places.modal_call import seconds_counted  # noqa: E402
+from mabe_nb.remote.places.modal_volume import manifest, send_data, upload  # noqa: E402
 
 pytestmark = pytest.mark.cloud
 
@@ -137,10 +137,13 @@ def test_a_connection_that_is_there_and_silent_is_waited_for_no_longer_than_a_mi
     job = send("import time\nprint('on', flush=True); time.sleep(600)")
     until(lambda: "on" in log_of(cloud, job))
     monkeypatch.setattr(modal_volume, "SILENT", 0.5)
+    disk = job.backend.volume(job.spec)
+    to = (lambda: upload(disk, lambda batch: batch.put_file(__file__, "/late"), 1000),
+          lambda: modal_volume.remove(disk, "nothing"))
     cloud.call(lambda: cloud.cloud.wire.hush(True))
     read = lambda: [*job.backend.read(job.folder, job.spec, "job.json", 10**6)]
     try:
-        for ask in (job.status, job.files, job.log, read, lambda: job.wait(0.1)):
+        for ask in (job.status, job.files, job.log, read, lambda: job.wait(0.1), *to):
             with pytest.raises(Unreachable, match="what runs there goes on"): ask()
     finally: cloud.call(lambda: cloud.cloud.wire.hush(False))
     monkeypatch.setattr(modal_volume, "SILENT", 60)

@@ -276,6 +276,7 @@ SCRIPTS = {
     "sbatch": """[ -e refuse ] && { echo 'sbatch: error: invalid partition' >&2; exit 1; }
 cp "$1" script; echo PENDING > state
 [ -e hold ] || (./start >/dev/null 2>&1 &)
+[ -e greeting ] && echo 'job 12 of ann is too large'
 echo Submitted batch job 7""",
     "start": """echo RUNNING > state
 export SLURM_JOB_ID=7 SLURM_NTASKS=$(sed -n 's/.*ntasks-per-node=//p' script)
@@ -337,6 +338,13 @@ def test_waiting_it_is_queued_and_can_be_cancelled(slurm):
     assert job.status() == "queued"
     job.cancel()
     assert job.status() == "cancelled" and (slurm/"cancelled").read_text() == "7\n"
+
+
+def test_a_number_in_what_a_site_prints_is_not_its_id(slurm):
+    for name in ("hold", "greeting"): (slurm/name).touch()
+    job = submit("1", on="slurm")
+    job.cancel()
+    assert (slurm/"cancelled").read_text() == "7\n"
 
 
 @pytest.mark.parametrize("word, status", [

@@ -153,7 +153,7 @@ def test_its_processes_killed_it_died(slurm):
 
 def test_the_node_is_lost_and_comes_back(slurm):
     job = send(outputs=["found"])
-    slurm.crash_node(job.folder)
+    slurm.crash_node()
     until(lambda: job.status() == "queued")
     slurm.start_node()
     goes_on(slurm, job, saved=False)

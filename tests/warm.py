@@ -91,7 +91,9 @@ def become(ask):
     os.setsid()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    for n, path in enumerate(ask["files"], 1): os.dup2(os.open(path, os.O_WRONLY | os.O_APPEND), n)
+    for n, path in enumerate(ask["files"], 1):
+        how = os.O_RDWR if Path(path).is_char_device() else os.O_WRONLY # its terminal, if it is one
+        os.dup2(os.open(path, how | os.O_APPEND), n)
     os.chdir(ask["folder"])
     os.environ.clear()
     os.environ.update(ask["env"])

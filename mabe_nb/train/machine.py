@@ -94,21 +94,23 @@ def join_team(
     return Team(torch.distributed.get_rank(), size), device
 
 # %% ../../nbs/train/38_machine.ipynb #952e4ad7
-TWICE = 1.0 # Seconds within which several SIGTERM are one
+TWICE = 1.0 # Seconds within which several that are not of Ctrl-C are one
 
 
 @contextmanager
 def stop_signal():
-    "An event that Ctrl-C or SIGTERM sets; the second time they act as usual."
+    "An event that Ctrl-C, SIGTERM or SIGHUP sets; the second time they act as usual."
     stop, before, since = threading.Event(), {}, {}
     def handle(number, _):
         stop.set()
         first = since.setdefault(number, now := time.monotonic())
-        if number == signal.SIGTERM and now - first < TWICE: return
+        if number != signal.SIGINT and now - first < TWICE: return
         signal.signal(number, before[number])
         if now > first: signal.raise_signal(number)
     if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGINT, signal.SIGTERM):
+        hangup = [n for n in [getattr(signal, "SIGHUP", None)] # not after `nohup`
+                  if n and signal.getsignal(n) != signal.SIG_IGN]
+        for number in (signal.SIGINT, signal.SIGTERM, *hangup):
             before[number] = signal.signal(number, handle)
     try: yield stop
     finally:

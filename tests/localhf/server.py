@@ -20,6 +20,8 @@ class LocalHub:
         self.root, self.user, self.token = root, user, "hf_" + secrets.token_hex(16)
         self.buckets, self.jobs, self.asked = Buckets(root), {}, []
         self.drop, self.skip, self.refuse, self.lose, self.proxy = [], (), {}, 0, 0
+        self.later = {} # Headers of what is refused
+        self.odd = {} # What a list of jobs says of each instead
         self.say = {} # Part of a request -> bytes that answer it; None: silence
         self.hold = threading.Event()
         self.hold.set()
@@ -74,7 +76,9 @@ class Handler(BaseHTTPRequestHandler):
         url = urlsplit(self.path)
         self.hub.asked.append(f"{method} {url.path}")
         for part, status in self.hub.refuse.items():
-            if part in f"{method} {url.path}": return self.error(status, "refused by a test")
+            if part in f"{method} {url.path}": return self.answer(
+                {"error": "refused by a test"}, status, X_Error_Message="refused by a test",
+                **self.hub.later)
         for part, data in self.hub.say.items():
             if part in f"{method} {url.path}": return data is None or self.answer(data)
         free = "xet-read-token" in url.path # asked by ourselves
@@ -137,7 +141,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def list_jobs(self, owner, body):
         if self.hub.lose: self.close_connection = True
-        else: self.answer([job.info() for job in self.hub.jobs.values()])
+        else: self.answer([job.info() | self.hub.odd for job in self.hub.jobs.values()])
 
     def job(self, id): return self.hub.jobs.get(id)
 

@@ -13,7 +13,6 @@ from urllib.parse import quote
 from ...errors import ConfigError, DataError, MabeError
 from ...files import write_json
 from ...hardware.billing import billed_seconds, most_seconds
-from ...safe_names import safe_id
 from ...patch import patch
 from .base import (ENDED, Base, checked_state, died, good_file,
                                          place, unended)
@@ -259,14 +258,14 @@ def start(self: Backend, folder, spec):
             gone = [name for _, name in sent]
             with client_errors(): client.batch_bucket_files(bucket, delete=gone)
         raise
-    return {"job": safe_id(info.id, "job", plain=True)} | account
+    return {"job": info.id} | account
 
 
 @patch
 def found(self: Backend, folder, spec):
     account = _account(client := api(), spec)
     info = marked(client, spec, account["namespace"])
-    return {"job": safe_id(info.id, "job", plain=True)} | account if info else {}
+    return {"job": info.id} | account if info else {}
 
 # %% ../../../nbs/remote/places/54_hf.ipynb #ef5f26ff
 @patch

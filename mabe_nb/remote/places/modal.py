@@ -21,12 +21,12 @@ from .base import (
 from .job_state import Unanswered, data_files, retried, to_send
 from .modal_call import (
     MOST_LEGS, NEVER_BEGUN, UNHEARD, call_status, connected, ended, function_for, ready)
-from .modal_call import spawned
+from .modal_call import seconds_counted, spawned
 from .modal_volume import (
-    FILE, FOLDER, LINK, FileMissing, LogReader, UnknownToModal, client_errors, entries)
+    FILE, FOLDER, LINK, FileMissing, LogReader, UnknownToModal, answer, client_errors)
 from .modal_volume import (
-    file_sizes, in_thread, jobs_on, manifest, read_file, read_small, remove)
-from .modal_volume import seconds_counted, send_data
+    entries, file_sizes, in_thread, jobs_on, manifest, read_file, read_small, remove)
+from .modal_volume import send_data, upload
 
 # %% ../../../nbs/remote/places/44_modal.ipynb #af9d5b2f
 DEFAULTS = {"data": None, "pip": [], "cpu": 2.0, "memory": 8.0, "max_containers": 4,
@@ -55,8 +55,7 @@ def _check_secrets(names):
     "Raises `ConfigError` for a secret that Modal does not have."
     import modal
     for name in names:
-        try:
-            with client_errors(): modal.Secret.from_name(name).hydrate()
+        try: answer(modal.Secret.from_name(name).hydrate)
         except UnknownToModal:
             raise ConfigError(f"Modal has no secret {name!r}; 'modal secret create "
                               f"{name} KEY=VALUE' makes it") from None
@@ -169,8 +168,8 @@ def start_many(self: Backend, jobs, at_once):
     app, function = function_for(spec, o)
     try:
         if files: send_data(_volume(o["volume"] + "-data"), o["data"], files)
-        with client_errors(), volume.batch_upload(force=True) as batch:
-            for folder, one in jobs: _put_job(batch, folder, one, files)
+        upload(volume, lambda batch: [_put_job(batch, *job, files) for job in jobs],
+               sum(p.stat().st_size for folder, _ in jobs for p in folder.rglob("*")))
         for id in list(left):
             call = spawned(function, id, o["volume"], o["leg"])
             del left[id]
@@ -254,10 +253,10 @@ def others(self: Backend, folder, spec):
 @patch
 def _stop(self: Backend, spec) -> bool:
     "Cancel the call; one of which nothing was heard ends as it begins."
-    with client_errors():
-        if call := self.call(spec): return call.cancel() is None
-        with self.volume(spec).batch_upload(force=True) as batch:
-            batch.put_file(_bytes(NEVER_BEGUN), f"/jobs/{spec['id']}/status.json")
+    with client_errors(): call = self.call(spec)
+    if call: return answer(call.cancel) is None
+    upload(self.volume(spec), lambda batch: batch.put_file(
+        _bytes(NEVER_BEGUN), f"/jobs/{spec['id']}/status.json"), 0)
     return False
 
 

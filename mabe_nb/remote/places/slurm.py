@@ -17,7 +17,7 @@ from ..events import one_line
 from .job_state import checked_state, unended
 from .local import last_words
 from .slurm_queue import (all_jobs_in_queue, ask_slurm, beats,
-                                                end_at_slurm, own_queue, waits)
+                                                end_at_slurm, own_queue, sent_id, waits)
 from .slurm_task import Task
 
 # %% ../../../nbs/remote/places/60_slurm.ipynb #e5c205e6
@@ -272,8 +272,9 @@ def cancel(self: Backend, folder, spec, grace=15.0):
 # %% ../../../nbs/remote/places/60_slurm.ipynb #054dd421
 def _submit(folders, spec, cluster, at_once):
     "Hand jobs to submitit, several as one array; their ids there."
-    from submitit import AutoExecutor
+    from submitit import AutoExecutor, SlurmExecutor
     from submitit.core.utils import FailedJobError, FailedSubmissionError
+    SlurmExecutor._get_job_id_from_submission_command = staticmethod(sent_id)
     again = {f"{cluster}_max_num_timeout": 1000}
     executor = AutoExecutor(folders[0]/"submitit", cluster, **again)
     executor.update_parameters(**parameters(spec), slurm_array_parallelism=at_once)
@@ -282,9 +283,8 @@ def _submit(folders, spec, cluster, at_once):
             sent = [executor.submit(Task(f)) for f in folders]
         return [job.job_id for job in sent]
     except (FailedJobError, FailedSubmissionError) as e:
-        raise MabeError(
-            f"Slurm refused the job ({one_line(e, 1000)}); 'sinfo' shows the "
-            "partitions, their time limits (--timeout and 3 minutes must fit) and "
+        raise MabeError(f"Slurm refused the job ({one_line(e, 1000)}); 'sinfo' shows "
+            "the partitions, their time limits (--timeout and 3 minutes must fit) and "
             "cards, 'sacctmgr show assoc user=$USER' the accounts") from None
 
 
