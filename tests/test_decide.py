@@ -124,6 +124,13 @@ def test_slips_are_not_said_unless_that_costs(monkeypatch):
     assert shortest_bouts((0 * s.labels, s.fps) for s in learn) == (0.0,)
 
 
+@pytest.mark.parametrize("slips, smoothed", [(0.004, False), (0.3, True)])
+def test_probabilities_are_smoothed_where_that_gains(slips, smoothed):
+    some = flickering(0, slips)
+    plain, wide = (decide.choice_of(some, (1.0,), ms).f1 for ms in (0.0, 400.0))
+    assert plain < wide and (wide - plain > decide.MIN_GAIN) == smoothed == (choose(some).smooth_ms > 0)
+
+
 def test_an_action_that_is_never_found_keeps_its_short_bouts(monkeypatch):
     "One bout of ten seconds was marked, and the action was never predicted for less."
     monkeypatch.setattr(decide, "SMOOTH_MS", (0.0,)) # which would do the same
