@@ -147,6 +147,35 @@ def test_a_step_begins_without_the_gradient_before():
     assert len(norms) == 3 and norms == pytest.approx([norms[0]] * 3, rel=0.02)
 
 
+class Mixed:
+    "Windows mixed with the next but one, and as they are."
+    rescale, order, share = None, torch.tensor([2, 0, 1]), 0.7
+    def __call__(self, x): return x, self.order, self.share
+
+
+@pytest.mark.parametrize("loss", ["cross_entropy", "binary"])
+def test_what_is_mixed_is_compared_with_both_labels_by_their_shares(loss):
+    one, x = trainer(loss=loss), torch.randn(3, 40, 6)
+    one.augment = Mixed()
+    labels = one.answers[:120].reshape(3, 40, *one.answers.shape[1:])
+    scores = one.model(x)
+    want = 0.7 * one.loss(scores, labels) + 0.3 * one.loss(scores, labels[Mixed.order])
+    assert one.part_loss(x, labels).item() == pytest.approx(want.item(), rel=1e-5)
+    assert abs(one.loss(scores, labels) - want) > 1e-4
+
+
+def test_gradients_are_clipped_at_their_own_size_whatever_half_precision_makes_of_it():
+    norms = {}
+    for scale in (1.0, 1024.0):
+        for clip in (0.01, 1e9): # of which one clips
+            one = trainer(grad_clip=clip, use_augmentation=False)
+            one.precision.scaler = torch.amp.GradScaler("cpu", scale)
+            one.plain_step(torch.ones(2, 40, 6), one.answers[:80].reshape(2, 40, *one.answers.shape[1:]))
+            norms[scale, clip] = sum(p.grad.square().sum().item() for p in one.model.parameters()) ** 0.5
+    assert norms[1024, 0.01] == pytest.approx(norms[1, 0.01]) == pytest.approx(0.01, rel=1e-3)
+    assert norms[1, 1e9] > 0.02 and norms[1024, 1e9] == pytest.approx(norms[1, 1e9])
+
+
 def test_the_rate_of_a_plateau_stays_above_its_least():
     cfg = TrainConfig(scheduler="plateau", scheduler_patience=1, learning_rate=1e-3,
                       min_lr=1e-4)
