@@ -147,6 +147,34 @@ def test_a_step_begins_without_the_gradient_before():
     assert len(norms) == 3 and norms == pytest.approx([norms[0]] * 3, rel=0.02)
 
 
+def test_the_rate_falls_from_step_to_step_not_from_epoch_to_epoch():
+    one, rates = trainer(epochs=2, scheduler="cosine", learning_rate=0.5, min_lr=0.1), []
+    one.recorder.after_step = lambda windows: rates.append(one.optimizer.param_groups[0]["lr"])
+    one.fit()
+    n = np.arange(len(rates)) / len(rates)
+    assert len(rates) >= 8 and np.allclose(rates, 0.3 + 0.2 * np.cos(np.pi * n))
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_windows_are_shifted_only_where_something_is_augmented(on):
+    one = trainer(use_augmentation=on, temporal_jitter=9, stride=40)
+    starts = np.sort(np.concatenate(one.plan_epoch()[0]))
+    inside = [s[s < 500 * (k + 1) - 40][1:] for k in range(3) for s in [starts[starts >= 500 * k]]]
+    assert any((np.diff(s) != 40).any() for s in inside) == on
+
+
+def test_an_epoch_is_judged_by_what_was_looked_for():
+    "What nobody looked for was told in the place of what was there, and that counted as missed."
+    labels = torch.tensor([[1, -1], [0, -1]], dtype=torch.int8).repeat_interleave(40, 0)
+    class Says(torch.nn.Linear): # The other action, wherever there is one
+        def forward(self, x): return torch.cat([x[..., :1] * 0, 9 * x[..., :2] - 4.5], -1)
+    for loss in ("binary", "focal_binary"):
+        one = trainer(loss=loss, model_type="tcn")
+        one.average.model = Says(6, 3)
+        one.valid = Frames(torch.tensor([0.6, 1.0, 0, 0, 0, 0]) * (labels[:, :1] == 1), labels, np.array([80]))
+        assert one.validate()["valid_f1"] == 1, loss
+
+
 class Mixed:
     "Windows mixed with the next but one, and as they are."
     rescale, order, share = None, torch.tensor([2, 0, 1]), 0.7
