@@ -222,6 +222,14 @@ def test_passing_by_is_no_swap():
     assert kinds(rec.replace(xy=xy, bouts=bout_table(), meta={})) == {}
 
 
+def test_animals_that_lie_on_each_other_swap_no_names():
+    "A step of a thirtieth of a body is no exchange, whichever of them is nearer."
+    rec = walk()
+    rec.xy[:, 1] = rec.xy[:, 0] + 3
+    rec.xy[100:] = rec.xy[100:, ::-1]
+    assert "identity_swaps" not in kinds(rec)
+
+
 @pytest.mark.parametrize("behind", [20, 40, 80, 120])
 def test_chasing_in_line_is_no_swap(behind):
     assert kinds(runners(behind, 0)) == {}
@@ -308,10 +316,10 @@ def test_an_id_that_comes_twice():
 
 
 def test_a_video_of_another_scale_and_a_series_of_them():
-    recs = [walk(seed=i, video_id=str(i), scale=1.3 if i == 7 else 1)
+    recs = [walk(seed=i, video_id=str(i), scale={4: 0.8, 7: 1.3}.get(i, 1))
             for i in range(12)]
     table = audit(recs).table
-    assert table[table.kind == "body_size"].video_id.tolist() == ["7"]
+    assert table[table.kind == "body_size"].video_id.tolist() == ["4", "7"]
     recs = [walk(seed=i, video_id=str(i), scale=1.1 if i > 7 else 1)
             for i in range(16)]
     table = audit(recs).table

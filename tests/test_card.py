@@ -23,7 +23,8 @@ from mabe_nb.train.scores.frames import (Validation, f1_of, frame_scores, seen_c
                                          video_counts)
 from mabe_nb.train.predict import decide, lasting, with_rates
 from mabe_nb.train.postprocess import (assess, choose_rates, choose_shortest_bouts,
-                                       predict_labelled, usual_rates)
+                                       labels_and_rates, postprocessing,
+                                       predict_labelled, shortest_bouts, usual_rates)
 from mabe_nb.train.runs import train
 from mabe_nb.train.scores.means import only_false_alarms
 
@@ -88,6 +89,21 @@ def test_short_bouts_stay_where_leaving_them_out_costs(tmp_path, run):
     counts = np.array([[[60, 0, 0]] * 3, [[60, 0, 0], [60, 0, 0], [58, 0, 2]]])
     for apart, least in ((counts, ()), (counts[[0, 0]], (1000.0, 0.0, 0.0))): # of each action by itself
         assert choose_shortest_bouts(replace(clf, least_ms=()), said(slips), (1000.0, 0.0, 0.0), apart)[0].least_ms == least
+
+
+def test_how_short_bouts_are_is_learned_from_the_training_videos_alone(run, monkeypatch):
+    "Of predictions that are right nothing is lost by it."
+    clf, prepared = run[2:]
+    rows = lambda ids: np.flatnonzero(prepared.sequences.video_id.isin(ids))
+    def right(clf, prepared, ids, **how):
+        for i in rows(ids):
+            seen = prepared.labels(i, clf.actions) == 1
+            yield i, np.c_[~seen.any(1), seen].astype(np.float32)
+    monkeypatch.setattr(postprocess, "predict_sequences", right)
+    ids = ["1", "4", "7"], ["10", "13"]
+    learned, judged = (shortest_bouts(labels_and_rates(prepared, clf.actions, rows(some))) for some in ids)
+    got, valid, _ = postprocessing(replace(clf, usual=(), least_ms=()), prepared, ids)
+    assert got.least_ms == learned != judged and (valid.codes >= 0).sum() == (valid.labels == 1).sum()
 
 
 def test_what_is_frequent_is_predicted_sooner_if_that_is_better(tmp_path, run, monkeypatch):

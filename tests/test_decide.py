@@ -124,6 +124,13 @@ def test_slips_are_not_said_unless_that_costs(monkeypatch):
     assert shortest_bouts((0 * s.labels, s.fps) for s in learn) == (0.0,)
 
 
+@pytest.mark.parametrize("slips, smoothed", [(0.004, False), (0.3, True)])
+def test_probabilities_are_smoothed_where_that_gains(slips, smoothed):
+    some = flickering(0, slips)
+    plain, wide = (decide.choice_of(some, (1.0,), ms).f1 for ms in (0.0, 400.0))
+    assert plain < wide and (wide - plain > decide.MIN_GAIN) == smoothed == (choose(some).smooth_ms > 0)
+
+
 def test_an_action_that_is_never_found_keeps_its_short_bouts(monkeypatch):
     "One bout of ten seconds was marked, and the action was never predicted for less."
     monkeypatch.setattr(decide, "SMOOTH_MS", (0.0,)) # which would do the same
@@ -288,8 +295,11 @@ def test_a_lab_left_out_is_judged_by_common_decisions():
             videos(4, 10, lab="A") + videos(5, 10, lab="B", scale=0.55)]
     codes, of = nested(told)
     assert all(d.labs == {} for d in of.values())
-    scores = oof_scores(["one"], told, choose(told), ("rare", "usual"))
+    kept = choose(told)
+    scores = oof_scores(["one"], told, kept, ("rare", "usual"))
     assert scores["macro_f1"] == round(macro_f1(told, codes), 4)
+    assert scores["flattering"] == round(macro_f1(told, [codes_of(kept, s) for s in told]), 4)
+    assert scores["optimism"] == round(scores["flattering"] - scores["macro_f1"], 4) > 0
     assert set(scores["by_lab"]) == {"A", "B"} and scores["by_lab"]["B"]["videos"] == 10
     mine = [i for i, s in enumerate(told) if s.lab == "B"]
     assert scores["by_lab"]["B"]["macro_f1"] == round(

@@ -4,8 +4,11 @@ import pickle
 import shutil
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 import safetensors.torch
 import torch
@@ -29,12 +32,12 @@ from mabe_nb.train.ensemble.directed import completed, fair_shares
 from mabe_nb.train.ensemble.folds import contiguous_folds
 from mabe_nb.train.scores.frames import f1_of, video_counts
 from mabe_nb.train.scores.trust import bootstrap
-from mabe_nb.train.ensemble import boosting, members
+from mabe_nb.train.ensemble import boosting, members, recipe
 from mabe_nb.train.arithmetic import windows
 from mabe_nb.train.ensemble.members import (ActionFrames, Boost, Net, prepared_for,
                                             train_member, train_net)
 from mabe_nb.train.ensemble.blend import load_recipe
-from mabe_nb.train.ensemble.recipe import train_recipe
+from mabe_nb.train.ensemble.recipe import member_tasks, predict_out_of_fold, train_recipe
 from mabe_nb.train.ensemble.member_specs import RECIPES, MemberSpec
 from mabe_nb.train.folder.card import least_line
 from mabe_nb.train.review.moments import predict_for_review
@@ -304,6 +307,31 @@ def told(seed, informed=True):
         out.append(OutOfFold(np.stack([1 - rare, rare], 1)[None], seen[:, None].astype(np.int8),
                         30.0, i // 2))
     return out
+
+
+def test_videos_are_predicted_by_all_seeds_of_their_fold_alone(monkeypatch):
+    table = pd.DataFrame({"video_id": list("abca"), "fps": [25.0, 30, 50, 25]})
+    prepared = SimpleNamespace(sequences=table, values=lambda i: i)
+    splits = [Split(tuple(set("abc") - {v}), (v,)) for v in "abc"]
+    tasks = member_tasks(MemberSpec("trees", "boost", "coords", 2, {}), prepared, splits, Path("."))
+    assert len({t.seed for t in tasks}) == 6 and not any(v in t.ids for t, v in zip(tasks, "aabbcc"))
+    monkeypatch.setattr(recipe, "load_member", lambda path, kind: lambda i, fps: np.array(
+        [[*map(float, path.stem.split("-")[1:]), i, fps]])) # Of which fold and seed, and what was asked
+    assert {i: p.tolist() for i, p in predict_out_of_fold(tasks, splits).items()} == {
+        0: [[1, 1.5, 0, 25]], 1: [[2, 1.5, 1, 30]], 2: [[3, 1.5, 2, 50]], 3: [[1, 1.5, 3, 25]]}
+
+
+def test_videos_that_only_a_review_knows_do_not_judge():
+    "Unless there are no others; nor do they choose how to decide."
+    told = [OutOfFold(np.array([[[0.2, 0.8]] * 5 + [[0.8, 0.2]] * 5]), np.eye(2, dtype=np.int8).repeat(5, 0)[:, :1],
+                      30.0, i % 2, video=str(i)) for i in range(4)]
+    spoilt = [s._replace(labels=1 - s.labels, video=f"r{s.video}") for s in told]
+    decision, scores = recipe.settle(["one"], told + spoilt, ["r0", "r1", "r2", "r3"], ("sniff",))
+    alone, own = recipe.settle(["one"], told, (), ("sniff",))
+    assert decision == alone and scores["macro_f1"] == own["macro_f1"] == 1
+    assert {*scores["counts"]} == {*"0123"} and scores["judged"]["sniff"]["frames"] == 20
+    assert scores["only_reviewed"]["r1"] == {"sniff": [0, 5, 5]} and scores["seen"]["sniff"]["frames"] == 40
+    assert {*recipe.settle(["one"], told, [*"0123"], ("sniff",))[1]["counts"]} == {*"0123"}
 
 
 def test_decisions_of_a_fold_do_not_see_it():

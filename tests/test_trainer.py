@@ -147,6 +147,63 @@ def test_a_step_begins_without_the_gradient_before():
     assert len(norms) == 3 and norms == pytest.approx([norms[0]] * 3, rel=0.02)
 
 
+def test_the_rate_falls_from_step_to_step_not_from_epoch_to_epoch():
+    one, rates = trainer(epochs=2, scheduler="cosine", learning_rate=0.5, min_lr=0.1), []
+    one.recorder.after_step = lambda windows: rates.append(one.optimizer.param_groups[0]["lr"])
+    one.fit()
+    n = np.arange(len(rates)) / len(rates)
+    assert len(rates) >= 8 and np.allclose(rates, 0.3 + 0.2 * np.cos(np.pi * n))
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_windows_are_shifted_only_where_something_is_augmented(on):
+    one = trainer(use_augmentation=on, temporal_jitter=9, stride=40)
+    starts = np.sort(np.concatenate(one.plan_epoch()[0]))
+    inside = [s[s < 500 * (k + 1) - 40][1:] for k in range(3) for s in [starts[starts >= 500 * k]]]
+    assert any((np.diff(s) != 40).any() for s in inside) == on
+
+
+def test_an_epoch_is_judged_by_what_was_looked_for():
+    "What nobody looked for was told in the place of what was there, and that counted as missed."
+    labels = torch.tensor([[1, -1], [0, -1]], dtype=torch.int8).repeat_interleave(40, 0)
+    class Says(torch.nn.Linear): # The other action, wherever there is one
+        def forward(self, x): return torch.cat([x[..., :1] * 0, 9 * x[..., :2] - 4.5], -1)
+    for loss in ("binary", "focal_binary"):
+        one = trainer(loss=loss, model_type="tcn")
+        one.average.model = Says(6, 3)
+        one.valid = Frames(torch.tensor([0.6, 1.0, 0, 0, 0, 0]) * (labels[:, :1] == 1), labels, np.array([80]))
+        assert one.validate()["valid_f1"] == 1, loss
+
+
+class Mixed:
+    "Windows mixed with the next but one, and as they are."
+    rescale, order, share = None, torch.tensor([2, 0, 1]), 0.7
+    def __call__(self, x): return x, self.order, self.share
+
+
+@pytest.mark.parametrize("loss", ["cross_entropy", "binary"])
+def test_what_is_mixed_is_compared_with_both_labels_by_their_shares(loss):
+    one, x = trainer(loss=loss), torch.randn(3, 40, 6)
+    one.augment = Mixed()
+    labels = one.answers[:120].reshape(3, 40, *one.answers.shape[1:])
+    scores = one.model(x)
+    want = 0.7 * one.loss(scores, labels) + 0.3 * one.loss(scores, labels[Mixed.order])
+    assert one.part_loss(x, labels).item() == pytest.approx(want.item(), rel=1e-5)
+    assert abs(one.loss(scores, labels) - want) > 1e-4
+
+
+def test_gradients_are_clipped_at_their_own_size_whatever_half_precision_makes_of_it():
+    norms = {}
+    for scale in (1.0, 1024.0):
+        for clip in (0.01, 1e9): # of which one clips
+            one = trainer(grad_clip=clip, use_augmentation=False)
+            one.precision.scaler = torch.amp.GradScaler("cpu", scale)
+            one.plain_step(torch.ones(2, 40, 6), one.answers[:80].reshape(2, 40, *one.answers.shape[1:]))
+            norms[scale, clip] = sum(p.grad.square().sum().item() for p in one.model.parameters()) ** 0.5
+    assert norms[1024, 0.01] == pytest.approx(norms[1, 0.01]) == pytest.approx(0.01, rel=1e-3)
+    assert norms[1, 1e9] > 0.02 and norms[1024, 1e9] == pytest.approx(norms[1, 1e9])
+
+
 def test_the_rate_of_a_plateau_stays_above_its_least():
     cfg = TrainConfig(scheduler="plateau", scheduler_patience=1, learning_rate=1e-3,
                       min_lr=1e-4)

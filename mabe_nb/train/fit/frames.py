@@ -48,11 +48,11 @@ class OnDisk:
     def gather(self, starts, length: int, gap: int) -> np.ndarray:
         "Windows, as `gather` gives them."
         span = (length - 1) * gap + 1
-        out = np.empty((len(starts), length, self.channels), np.float32)
+        out = np.zeros((len(starts), length, self.channels), np.float32)
         with open(self.path, "rb", buffering=0) as file:
             for i, first in enumerate(map(int, starts)):
                 rows = self.read(first, span, file)[::gap]
-                out[i, :len(rows)], out[i, len(rows):] = rows, rows[-1]
+                out[i, :len(rows)] = rows
         return out
 
 # %% ../../../nbs/train/fit/10_frames.ipynb #78062a1d
@@ -98,7 +98,7 @@ def in_memory(x, plan, length: int, gap: int):
     every, batch, plan = every_window(x, length, gap), None, iter(plan)
     while some := list(islice(plan, 100)):
         starts = np.concatenate(some)
-        past = starts.max() >= len(every) # the end, where the last frame is repeated
+        past = starts.max() >= len(every) # the end, where zeros follow
         index = torch.from_numpy(starts).to(x.device).split([*map(len, some)])
         for at, rows in zip(some, index):
             if past and np.max(at) >= len(every):
@@ -107,7 +107,6 @@ def in_memory(x, plan, length: int, gap: int):
             if batch is None or len(batch) != len(at):
                 batch = x.new_empty((len(at), *every.shape[1:]))
             yield torch.index_select(every, 0, rows, out=batch)
-
 
 # %% ../../../nbs/train/fit/10_frames.ipynb #c0f21bca
 def batches(
