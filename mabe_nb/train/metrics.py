@@ -50,7 +50,7 @@ def kaggle_report(
     submission: pd.DataFrame, # See `kaggle_score`
     bouts: JudgedBouts = None, # Of both, if known already
 ) -> dict: # {"score": x, "labs": {lab: {"score": x, "actions": {action: f1},
-          # "only_false_alarms": {action: frames}: predicted, never annotated: `mean_f1`}}}
+          # "only_false_alarms": {action: frames}: see `mean_f1`}}}
     "The score, each lab's and each action's. Raises `ScoreError` like `kaggle_score`."
     counts = FrameCounter(bouts or judged_bouts(solution, submission))()
     f, wrong = _f(counts, 1.0), counts.wrong[counts.hit + counts.missed == 0]

@@ -168,8 +168,9 @@ def start_many(self: Backend, jobs, at_once):
     app, function = function_for(spec, o)
     try:
         if files: send_data(_volume(o["volume"] + "-data"), o["data"], files)
-        upload(volume, lambda batch: [_put_job(batch, *job, files) for job in jobs],
-               sum(p.stat().st_size for folder, _ in jobs for p in folder.rglob("*")))
+        size = sum(p.stat().st_size for folder, _ in jobs for p in folder.rglob("*"))
+        upload(volume, lambda batch: [_put_job(batch, folder, one, files)
+                                      for folder, one in jobs], size)
         for id in list(left):
             call = spawned(function, id, o["volume"], o["leg"])
             del left[id]
