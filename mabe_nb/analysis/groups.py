@@ -40,7 +40,7 @@ def checked_groups(
     "A table of groups to compare by. Raises `DataError` naming what it lacks."
     table = table.rename(columns=str)
     names = {c.strip().lower(): c for c in table}
-    names = {"video": names[c] for c in OF_VIDEO if c in names} | names
+    if of := [names[c] for c in OF_VIDEO if c in names]: names.setdefault("video", of[0])
     names = {names[k]: k for k in KEYS if k in names}
     table = table.rename(columns=lambda c: names.get(c, c.strip())).astype(object)
     table = table.where(table.notna(), "").map(lambda v: _name(v).strip())
