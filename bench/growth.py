@@ -4,8 +4,8 @@
 
 Colonies of `mabe synth`: more and more videos, then longer and longer ones. Each size runs
 in a process of its own; processor seconds of the job alone, one thread, and the peak of
-memory. `growth` is the cost of a frame at the largest size by that at the middle one: 1 is
-linear, less is better.
+memory, each the least of `--rounds`, which take all sizes in turn. `growth` is the cost of a
+frame at the largest size by that at the middle one: 1 is linear, less is better.
 """
 import argparse
 import json
@@ -83,6 +83,11 @@ def alone(videos, minutes):
         return json.loads((Path(folder)/"row.json").read_text())
 
 
+def least(rounds):
+    "Of several rows of one size the least of each figure: what other work cost is left out."
+    return {key: min(row[key] for row in rounds) for key in rounds[0]}
+
+
 def growth(rows, job):
     "Cost of a frame at the largest size by that at the middle one."
     _, middle, last = (row[f"{job}_s"] / row["frames"] for row in rows)
@@ -93,15 +98,15 @@ def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--videos", type=int, nargs=3, default=(12, 120, 1200))
     p.add_argument("--minutes", type=float, nargs=3, default=(1, 10, 100))
+    p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--json", type=Path)
     args, out = p.parse_args(), {}
     sizes = {"videos": [(n, 0.5) for n in args.videos],
              "minutes": [(2, m) for m in args.minutes]}
     for name, each in sizes.items():
-        rows = []
-        for size in each:
-            rows.append(alone(*size))
-            print({k: round(v, 2) for k, v in rows[-1].items()}, flush=True)
+        rounds = [[alone(*size) for size in each] for _ in range(args.rounds)]
+        rows = [least(of) for of in zip(*rounds)]
+        for row in rows: print({k: round(v, 2) for k, v in row.items()}, flush=True)
         out[name] = {"rows": rows, "growth": {job: growth(rows, job) for job in JOBS}}
         print(f"growth with {name}:", {k: round(v, 2) for k, v in out[name]["growth"].items()})
         if args.json: args.json.write_text(json.dumps(out, indent=1) + "\n")
