@@ -9,11 +9,18 @@ import tempfile
 
 
 def pytest_configure(config):
-    signal.signal(signal.SIGTERM, signal.default_int_handler) # else what they began goes on
     if hasattr(config, "workerinput"): return # Those of xdist share one
     own = tempfile.TemporaryDirectory(prefix="mabe-tests-", ignore_cleanup_errors=True)
     config.add_cleanup(own.cleanup)
     os.environ["MABE_HOME"] = own.name
+
+
+def pytest_sessionstart(session):
+    "Who tells the tests to end lets them end what they began."
+    def end(number, frame):
+        session.shouldstop = "told to end"
+        raise KeyboardInterrupt
+    signal.signal(signal.SIGTERM, end)
 
 
 def pytest_collectstart(): gc.disable()

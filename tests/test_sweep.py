@@ -19,7 +19,7 @@ from mabe_nb.remote.places.job_state import Unreachable
 from mabe_nb.measure.workload import Workload
 from mabe_nb.measure.sweep import (fit_line, gains, held_up_by, knee_size, other_cards,
                                    summarize, sweep)
-from mabe_nb.remote.job import jobs
+from mabe_nb.remote.job import jobs, submit
 from mabe_nb.train.fit.optim import optimizer_tensors
 from mabe_nb.train.config import TrainConfig
 
@@ -168,6 +168,20 @@ def test_leaving_early_stops_what_runs(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         list(run_probes([(make_spec(TINY), "local", "cpu")]))
     assert [job.status() for job in jobs()] == ["cancelled"]
+
+
+def test_one_that_cannot_be_stopped_keeps_no_other_running(monkeypatch):
+    made = [submit("import time; time.sleep(60)") for _ in range(3)]
+    cancel = Job.cancel
+    def shy(job):
+        if job is made[0]: raise Unreachable("no answer")
+        cancel(job)
+    monkeypatch.setattr(Job, "cancel", shy)
+    with pytest.warns(UserWarning, match=f"no answer.*'mabe jobs cancel {made[0].id}'"), \
+            pytest.raises(KeyboardInterrupt), results._stopped([*made, None, {}]):
+        raise KeyboardInterrupt
+    assert [job.status() for job in made] == ["running", "cancelled", "cancelled"]
+    cancel(made[0])
 
 
 def test_doubling_ends_with_the_first_failure(monkeypatch):

@@ -6,7 +6,8 @@
 __all__ = ['NEEDED', 'CODE', 'where', 'here', 'cache_path', 'checked_result', 'beside_card', 'run_probes', 'say_price']
 
 # %% ../../nbs/measure/15_results.ipynb #87ade18c
-import hashlib, json, math, os, shutil, time
+import hashlib, json, math, os, shutil, time, warnings
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib.metadata import version
 
@@ -125,13 +126,21 @@ def _finish(job, beat):
     except MabeError: return row
 
 # %% ../../nbs/measure/15_results.ipynb #df2cd9d2
+def _stop(job):
+    try: job.cancel()
+    except MabeError as e:
+        warnings.warn(f"job {job.id} could not be stopped ({e}); 'mabe jobs cancel "
+                      f"{job.id}' tries again")
+
+
 @contextmanager
 def _stopped(jobs):
-    "What still runs at the end is stopped."
+    "What still runs at the end is stopped, all at once: after Ctrl-C time is short."
     try: yield
     except BaseException:
-        for job in jobs:
-            if not isinstance(job, (dict, type(None))): job.cancel()
+        left = [job for job in jobs if not isinstance(job, (dict, type(None)))]
+        with ThreadPoolExecutor(len(left) or 1) as threads:
+            for _ in threads.map(_stop, left): pass
         raise
 
 # %% ../../nbs/measure/15_results.ipynb #10cf4588

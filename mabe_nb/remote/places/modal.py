@@ -166,11 +166,12 @@ def start_many(self: Backend, jobs, at_once):
     left = dict.fromkeys(s["id"] for _, s in jobs)
     files = manifest(o["data"]) if o["data"] else None
     app, function = function_for(spec, o)
+    def put(batch):
+        for folder, one in jobs: _put_job(batch, folder, one, files)
     try:
         if files: send_data(_volume(o["volume"] + "-data"), o["data"], files)
-        size = sum(p.stat().st_size for folder, _ in jobs for p in folder.rglob("*"))
-        upload(volume, lambda batch: [_put_job(batch, folder, one, files)
-                                      for folder, one in jobs], size)
+        upload(volume, put, sum(
+            p.stat().st_size for folder, _ in jobs for p in folder.rglob("*")))
         for id in list(left):
             call = spawned(function, id, o["volume"], o["leg"])
             del left[id]
