@@ -100,6 +100,22 @@ def test_videos_that_it_learned_from_before_are_told_by_their_tracks(root, tmp_p
         assert "learned from 1 of the 2 validation videos" in said[-1]
 
 
+def test_what_taught_the_old_run_is_not_new_to_what_started_from_it(root, tmp_path):
+    "A score of those videos was told without a word, as if they were new to it."
+    tuned(root, tmp_path/"second"/"old")
+    tuned(tmp_path/"second", tmp_path/"third", ids=(["19"], ["16"]))
+    for run, known in ((root/"old", OLD[0]), (tmp_path/"second"/"old", OLD[0] + NEW[0]),
+                       (tmp_path/"third", OLD[0] + NEW[0] + ["19"])):
+        model, said = mb.load_model(run), []
+        assert model.learned_from == {*known}
+        bouts = model.predict(DATA, ["1", "10"], cache=root/"cache", say=None)
+        assert bouts.attrs["learned_from"] == ["1"]
+        mb.score(DATA, bouts, ["1", "10"], say=said.append)
+        assert any("1 of 2 videos have ids of videos that the run learned from" in line for line in said)
+    (tmp_path/"third"/"init"/"sources.json").write_text("[]")
+    assert mb.load_model(tmp_path/"third").learned_from == {"19"}
+
+
 def test_scores_mean_what_they_meant_to_the_old_run(root, tmp_path):
     how = {"device": "cpu", "epochs": 1, "say": None, "progress": False}
     mb.fit(DATA, tmp_path/"old", train_videos=OLD[0], valid_videos=OLD[1],

@@ -455,8 +455,9 @@ def test_chance_in_what_was_scored_is_that_of_a_video_of_nothing_else(seed):
     (own, n), (said, _) = joined(seen, edges), joined(guess, edges)
     if not len(own): return
     part = recording(xy=np.zeros((1000, 2, 1, 2), np.float32), bouts=bout_table(seen),
-                     labelled=frozenset(looked), reviewed=tuple(
-                         (*who, *at) for who in looked for at in edges.tolist()))
+                     labelled=frozenset(looked), reviewed=tuple( # and once more what lies inside
+                         (*who, a + k * (b - a) // 3, b - k * (b - a) // 3)
+                         for who in looked for a, b in edges.tolist() for k in (0, 1)))
     alone = recording(bouts=own, labelled=frozenset(looked))
     want = chance_score(solution_table(RecordingList([alone])), submission_table({"7": said}),
                         frames={"7": n})

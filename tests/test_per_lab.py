@@ -74,7 +74,7 @@ def test_a_lab_learns_from_the_parts_that_it_tracks(tmp_path):
 
 def test_what_may_be_chance_is_not_told_as_better():
     "Of two recipes that are equally good one is better in some videos, and that was told as it is."
-    rng, told = np.random.default_rng(0), []
+    rng, told, low = np.random.default_rng(0), [], []
     def counts(right): # Of ten videos, one action of 100 frames
         hit = rng.binomial(100, np.clip(right + rng.normal(0, .1, 10), 0, 1))
         return {str(i): {"attack": [int(n), 10, 100 - int(n)]} for i, n in enumerate(hit)}
@@ -86,8 +86,10 @@ def test_what_may_be_chance_is_not_told_as_better():
                 "by_lab": {"A": {"macro_f1": macro(shared)}}, "counts": shared}})]
             assert len(said) == (macro(shared) > macro(own))
             told += [(sure, "it may be chance" not in line) for line in said]
+            low += [float(line.split("its videos: ")[1].split()[0]) for line in said]
     alike, unlike = ([t for s, t in told if s == sure] for sure in (False, True))
     assert 8 < len(alike) < 32 and np.mean(alike) < 0.2 and all(unlike) and len(unlike) == 40
+    assert -0.3 < min(low) < -0.01 and all((v > 0) == t for v, (_, t) in zip(low, told) if v)
 
 
 def test_a_lab_that_all_together_serve_better_is_named(data, run, tmp_path):
@@ -165,6 +167,7 @@ def test_labs_without_a_name_or_with_a_long_one(data):
     table = pd.DataFrame({"lab_id": [""] * 3 + ["One"] * 3, "group": range(6),
                           "video_id": [*"abcdef"], "frames_attack": 9})
     assert labs_with_enough(table, 3) == {"One": [*"def"]}
+    assert labs_with_enough(table.assign(group=[0, 1, 2, 3, 3, 4]), 3) == {} # two show the same
     with pytest.raises(DataError, match="cannot name a file"):
         labs_with_enough(table.assign(lab_id="L" * 126), 3)
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import weakref
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -25,8 +26,9 @@ from mabe_nb.train.config import TrainConfig
 from mabe_nb.train.fit.loop import Trainer
 from mabe_nb.train.folder.weights import load_run
 from mabe_nb.train.review.moments import (PairPrediction, _not_reviewed, moments_of,
-                                           predict_for_review, rank_moments)
-from mabe_nb.train.review.retrain import retrain, reviewed_split
+                                           predict_for_review, rank_moments, worth)
+from mabe_nb.train.review import retrain as retrain_page
+from mabe_nb.train.review.retrain import compared, retrain, reviewed_split
 from mabe_nb.train.runs import train
 from mabe_nb.view.video import player
 from mabe_nb.view.video.review import ReviewPanel
@@ -159,6 +161,25 @@ def test_all_that_was_reviewed_is_learned_from_but_what_is_named_to_judge(tmp_pa
         assert reviewed_split(data, ["1", "2"], ["3", "5"])[0] == ["1", "2", "4"]
         learn, judge = reviewed_split(data, ["1", "2"], ["3"], TrainConfig(limit=3))
         assert (learn, judge) == (["1", "4", "5"], ["3"])
+
+
+def test_what_is_rare_is_worth_more_and_the_context_is_time_too():
+    table = worth(pd.DataFrame({"about": ["chase"] * 9 + ["sniff"], "seconds": 8.0, "doubt": 0.5, "seen": 1.0,
+                                "spread": 0.0, "unlike": 0.0}))
+    rare = np.r_[[(21 / 37) ** 0.5] * 9, 2] # of 37 and 5 sure seconds; twice at most
+    assert np.allclose(table.rare, rare) and np.allclose(table.worth, 0.5 * 8 / 10 * rare)
+
+
+def test_what_changed_is_told_whichever_way(monkeypatch):
+    labels = np.array([[1, 0], [1, 0], [0, 1], [0, -1]], np.int8)
+    monkeypatch.setattr(retrain_page, "predict_labelled", lambda clf, *_: SimpleNamespace(
+        labels=labels[:, :len(clf.actions)], codes=np.array(clf.codes)))
+    of = lambda codes, *actions: SimpleNamespace(actions=actions, codes=codes, prepared=lambda *_: None)
+    old = of([0, -1, 1, -1], "chase", "sniff")
+    for new, sniff in ((of([0, 0, -1, 1], "chase", "sniff"), [1, 0, 0.5]), (of([0, 0, -1, -1], "chase"), [1, np.nan, 0.25])):
+        table = compared(old, new, None, ["1"]).set_index("action")
+        assert np.allclose(table.loc["chase"], [2 / 3, 1, 0.25])
+        assert np.allclose(table.loc["sniff"], sniff, equal_nan=True)
 
 
 def test_a_trial_of_few_videos_is_trained_again_with_all_that_was_reviewed(lab, tmp_path):

@@ -59,8 +59,9 @@ class Bundle:
 
     def evidence(self, dataset=None) -> dict:
         "Lab -> action -> frames with it in training; None: not known."
-        if dataset is not None: return evidence_in(dataset, sorted(self.learned_from))
-        return self.about["evidence"]
+        if dataset is None: return self.about["evidence"]
+        known = self.learned_from & {*dataset.ids}
+        return evidence_in(dataset, sorted(known or self.learned_from))
 
 # %% ../../nbs/kaggle/50_bundle.ipynb #f2ffb293
 def _check_manifest(about, path):

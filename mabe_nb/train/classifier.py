@@ -28,8 +28,9 @@ from .arithmetic.engines import in_engine
 from .machine import pick_device
 from .inputs import Inputs, users_code
 from .metrics import submission_table
-from .model import (evidence_in, names_in, pair_actions_of, pair_decision,
-                                 read_split, read_thresholds)
+from .model import (earlier_videos, evidence_in, names_in,
+                                 pair_actions_of, pair_decision, read_split,
+                                 read_thresholds)
 from .models import check_size, make_model
 from .tracks import without_unseen
 from .data_shift import check_body, doubtful, lines_before
@@ -202,7 +203,8 @@ def run_videos(self: Classifier) -> dict: # "train" and "valid", a list of ids e
 @property
 def learned_from(self: Classifier) -> frozenset:
     "Ids of the videos that it learned from, as far as its folder tells."
-    try: return frozenset(map(str, self.run_videos()["train"]))
+    try: return frozenset(map(str, self.run_videos()["train"])).union(
+        *map(earlier_videos, self.file.parents[:2]))
     except (DataError, LookupError, TypeError): return frozenset()
 
 # %% ../../nbs/train/60_classifier.ipynb #c0ffee01

@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['MODELS', 'PairDecision', 'pair_decision', 'PairPrediction', 'Model', 'kind_of', 'refuse_models', 'load_model',
-           'no_options', 'read_thresholds', 'evidence_in', 'read_split', 'names_in', 'pair_actions_of']
+           'no_options', 'read_thresholds', 'evidence_in', 'read_split', 'names_in', 'pair_actions_of',
+           'earlier_videos']
 
 # %% ../../nbs/train/58_model.ipynb #1ef1d861
 from pathlib import Path
@@ -204,3 +205,15 @@ def pair_actions_of(
     "What one animal does to another."
     found = about.get("pair_actions")
     return None if found is None else names_in(found, "pair_actions")
+
+# %% ../../nbs/train/58_model.ipynb #6540d376
+def earlier_videos(
+    folder: Path, # Of a run
+) -> list: # Ids; empty if it began with fresh weights
+    "Videos that the run learned from which this one started from, and those before it."
+    path = folder/"init"/"sources.json"
+    if not path.exists(): return []
+    try: taught = [v for v, of in read_json(path)["videos"].items()
+                   if of["part"] == "train"]
+    except (AttributeError, DataError, LookupError, TypeError): return []
+    return taught + earlier_videos(path.parent)
