@@ -62,8 +62,7 @@ def kaggle_report(
     return {"score": float(np.mean([x["score"] for x in labs.values()])), "labs": labs}
 
 # %% ../../nbs/train/50_metrics.ipynb #4aa1601a
-def _own_circles(low, n, part):
-    "First frames and lengths: where only a part of a video is judged, of that."
+def _own_circles(low, n, part): # Of the part that is judged, where not all is
     return np.where(part > 0, (low * 0, part), (low, n))
 
 
