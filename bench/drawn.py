@@ -20,7 +20,7 @@ from sklearn.metrics import f1_score
 
 from mabe_nb.analysis.analyse import analyse
 from mabe_nb.analysis.measures import measure, observe
-from mabe_nb.analysis.uncertain import combined, draw_factors
+from mabe_nb.analysis.uncertain import pooled_difference, draw_factors
 from mabe_nb.data.dataset import open_dataset
 from mabe_nb.train.ensemble.recipe import train_recipe
 
@@ -67,7 +67,7 @@ def experiment(rng, apart, shares, animals=8, bouts=100, validation=300, draws=2
     true = shares[1] - shares[0]
     a, b = groups
     low, high = stats.ttest_ind(b[0], a[0], equal_var=False).confidence_interval()
-    middle, drawn_low, drawn_high = combined(a[1], b[1])
+    middle, drawn_low, drawn_high = pooled_difference(a[1], b[1])
     f1 = f1_score(np.ravel([a[2], b[2]]), np.ravel([a[3], b[3]]) > .5)
     return drawn_low <= true <= drawn_high, low <= true <= high, middle, f1
 

@@ -126,11 +126,11 @@ def _submission(bouts: pd.DataFrame | str | Path) -> pd.DataFrame:
 def _remarks(data: Any, ids: list[str] | None, solution: pd.DataFrame,
              bouts: pd.DataFrame) -> list[str]:
     "Lines that are said with a score."
-    from mabe_nb.train.metrics import of_learned, unscored
+    from mabe_nb.train.metrics import learned_videos_note, unscored
     scored = {*map(str, solution.video_id)}
     learned = scored.intersection(bouts.attrs.get("learned_from", ()))
     return [*unscored(data, ids, solution, bouts),
-            *of_learned(len(learned), len(scored))]
+            *learned_videos_note(len(learned), len(scored))]
 
 # %% ../nbs/04_verbs.ipynb #c75fcada
 def score(

@@ -247,7 +247,7 @@ def join_predicted(
     say=print, # Called with each line meant for a person
 ) -> dict: # out, bouts, videos, learned_from, doubts, missing: ids
     "Write the table of the videos that have a result, and name those that have none."
-    from mabe_nb.train.metrics import of_learned
+    from mabe_nb.train.metrics import learned_videos_note
     from mabe_nb.train.data_shift import with_doubts
     tag, table = group.spec["tag"], predicted_table(group)
     found, missing = table.attrs["doubts"], list(map(str, group.rest().input))
@@ -256,7 +256,8 @@ def join_predicted(
     if out.exists() and not tag["overwrite"]:
         say(f"{out} is there already and stays as it is")
     else: write_csv(out, with_doubts(table, found) if tag["doubts"] else table)
-    for line in of_learned(known := len(tag["learned_from"]), group.items): say(line)
+    for line in learned_videos_note(known := len(tag["learned_from"]), group.items):
+        say(line)
     say(f"{plural(len(table), 'bout')} in {plural(videos, 'video')}: {out}")
     if missing:
         say(f"without {len(missing)} of {group.items} videos: {some_of(missing, 20)}")

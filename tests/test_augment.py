@@ -18,7 +18,7 @@ from mabe_nb.data.blocks.symmetry import hidden, mirrored, others_swapped, turne
 from mabe_nb.data.synthetic import make_recording
 from mabe_nb.errors import ConfigError
 from mabe_nb.train.fit.augment import (Augment, Rescale, make_rescale, make_step, make_steps,
-                                       powers, scale_of, scene)
+                                       unit_powers, scale_of, scene)
 from mabe_nb.train.config import TrainConfig, make_config
 from mabe_nb.train.fit.frames import Frames
 from mabe_nb.train.inputs import fit_inputs
@@ -371,7 +371,7 @@ def test_a_faster_camera_shows_a_slower_animal():
     features = "coords+speed+acceleration"
     inputs, units = inputs_of(rec, features), units_of(rec, features)
     step = Rescale(inputs, units)
-    assert set(map(powers, units)) == {(1, 0), (1, 1), (1, 2)}
+    assert set(map(unit_powers, units)) == {(1, 0), (1, 1), (1, 2)}
     x, frames = batch(inputs, rec), torch.arange(len(rec.xy))[None]
     got, taken = step.by(x, frames, torch.ones(1), torch.full((1,), 0.5))
     n = len(rec.xy)

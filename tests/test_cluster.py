@@ -56,13 +56,13 @@ def test_effective_batch_is_kept(n, effective, per_gpu):
 def test_equal_cards_of_the_guide(card, n, gb, zero):
     found = allocation(cards_from([card] * n))
     assert found.zero == zero and not found.mixed and not found.warnings
-    assert found.strategies is None and found.plan == plan(n)
+    assert found.setups is None and found.plan == plan(n)
     assert {2: 27, 3: 21}[zero] == gb
 
 
 def test_mixed_cards_of_the_guide():
     found = allocation(cards_from([A80, A80, V32, V32]), speeds=[1, 1, 0.6, 0.6])
-    assert found.mixed and found.zero == 3 and found.strategies.speed[0] == pytest.approx(2.4)
+    assert found.mixed and found.zero == 3 and found.setups.speed[0] == pytest.approx(2.4)
     assert "mixed cards" in found.warnings[0] and "40% below" in found.warnings[1]
     text = str(found)
     for name, mib in (A80, V32): assert name in text
@@ -72,7 +72,7 @@ def test_mixed_cards_of_the_guide():
 def test_mixed_generations_of_a100():
     found = allocation(cards_from([A80, A80, A40, A40]))
     assert found.mixed and found.zero == 2
-    assert found.strategies.speed[0] == pytest.approx(4 * 1555 / 2039)
+    assert found.setups.speed[0] == pytest.approx(4 * 1555 / 2039)
     assert len(found.warnings) == 2 # Still faster than the fast ones alone
 
 
@@ -83,10 +83,10 @@ def test_fast_cards_alone():
 
 def test_unknown_cards_carry_on():
     found = allocation(cards_from([A80, ("Radeon X", 65536)]), need=None)
-    assert found.mixed and found.zero == 0 and found.strategies is None
+    assert found.mixed and found.zero == 0 and found.setups is None
     assert any("measure it" in w for w in found.warnings)
     known = allocation(cards_from([A80, ("Radeon X", 65536)]), speeds=[2, 1])
-    assert known.strategies.speed.tolist() == [1.0, 1.0, 1.5]
+    assert known.setups.speed.tolist() == [1.0, 1.0, 1.5]
 
 
 class Nvml:

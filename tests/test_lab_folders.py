@@ -452,7 +452,7 @@ def test_the_files_of_a_second_rater_carry_his_name(two, tmp_path, capsys):
     assert found == {"rear": 1, "sniff": pytest.approx(2 / 3)}
     write_boris(ben, "v1.ben", [("mouse_1", "sniff", 30, 45), ("mouse_1", "dig", 90, 120)])
     assert main(["agree", str(two), str(ben)]) == 0
-    assert ("dig of 1 video(s) (1.0 s) was marked by the second alone and is not compared"
+    assert ("dig of 1 video (1.0 s) was marked by the second alone and is not compared"
             in capsys.readouterr().out)
     write_boris(ben, "v1.ben", [("mouse_1", "Sniff", 30, 45), ("mouse_2", "rear", 90, 120)])
     assert main(["agree", str(two), str(ben)]) == 0

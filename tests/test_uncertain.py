@@ -10,7 +10,7 @@ from scipy import stats
 from mabe_nb.analysis.analyse import _no_interval_note, analyse
 from mabe_nb.analysis.comparison import compare_groups
 from mabe_nb.analysis.groups import per_unit
-from mabe_nb.analysis.uncertain import (calibration_of, combined, cut, draw_factors, draw_seconds,
+from mabe_nb.analysis.uncertain import (calibration_of, pooled_difference, cut_pieces, draw_factors, draw_seconds,
                                         drawn_groups, drawn_measures, half_widths, pieces_of)
 from mabe_nb.data.colony.recording import make_recording
 from mabe_nb.errors import DataError
@@ -33,11 +33,11 @@ def test_pieces_hold_every_frame_and_every_probability():
     rng = np.random.default_rng(0)
     for _ in range(50):
         p = rng.random(rng.integers(1, 200)).repeat(3)
-        frames, sums = cut(p, p > 0.5, int(rng.integers(1, 40)))
+        frames, sums = cut_pieces(p, p > 0.5, int(rng.integers(1, 40)))
         assert frames.sum() == len(p) and np.isclose(sums.sum(), p.sum())
         assert np.allclose(sums.sum(0), np.bincount((p * 10).astype(int), p, 10))
-    assert not len(cut(np.zeros(0), np.zeros(0, bool), 3)[0])
-    one = cut(np.full(20, 0.9), np.arange(20) // 8 == 1, 3)[0] # what was found is never cut
+    assert not len(cut_pieces(np.zeros(0), np.zeros(0, bool), 3)[0])
+    one = cut_pieces(np.full(20, 0.9), np.arange(20) // 8 == 1, 3)[0] # what was found is never cut
     assert one.tolist() == [3, 3, 2, 8, 3, 1]
 
 
@@ -125,9 +125,9 @@ def test_little_validation_leaves_more_open():
                       for _ in range(300)]) for n in (2.0, 20.0, 2000.0)]
     assert spread[0] > 2 * spread[1] > 10 * spread[2]
     a, b = rng.normal(0.2, 0.05, 8), rng.normal(0.3, 0.05, 8)
-    wide = lambda factor: np.diff(combined(a * factor, b * factor)[1:])[0]
+    wide = lambda factor: np.diff(pooled_difference(a * factor, b * factor)[1:])[0]
     assert wide(rng.normal(1, 0.3, (200, 1))) > 1.1 * wide(np.ones((200, 1)))
-    assert np.isnan(combined(np.ones((5, 1)), np.ones((5, 3)))).all()
+    assert np.isnan(pooled_difference(np.ones((5, 1)), np.ones((5, 3)))).all()
 
 
 def test_each_pair_of_groups_has_its_drawn_difference_whatever_their_order():

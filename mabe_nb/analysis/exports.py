@@ -15,7 +15,8 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas as pd
 
-from .boris import apart, export_boris, file_name, of_each
+from .boris import (bouts_by_video, export_boris, file_name,
+                                    merged_overlaps)
 from .measures import Observed
 from ..errors import ConfigError
 from ..files import atomic, write_csv
@@ -72,7 +73,7 @@ def export_nwb(
     from hdmf.common import VectorData
     from pynwb import epoch
     paths = []
-    for video, bouts in of_each(seen):
+    for video, bouts in bouts_by_video(seen):
         file = _nwb_file(video, began)
         values = [bouts[of] for *_, of in NWB] # numbers as arrays: quicker than lists
         values = [v.to_numpy() if v.dtype.kind == "f" else
@@ -112,7 +113,7 @@ def export_ethogram(
     "`ethogram/VIDEO.nwb`, by `ndx-ethogram`. Raises `ConfigError` without it."
     _check_package("ethogram")
     paths, watched = [], seen.watched.groupby("video").action.unique()
-    for video, bouts in of_each(seen):
+    for video, bouts in bouts_by_video(seen):
         listed, table = _ethogram(bouts, watched[video], method)
         file = _nwb_file(video, began)
         file.create_processing_module("behavior", "behaviours").add(listed)
@@ -128,7 +129,8 @@ SCHEMA = {"{http://www.w3.org/2001/XMLSchema-instance}noNamespaceSchemaLocation"
 # %% ../../nbs/analysis/50_exports.ipynb #d46c10b0
 def _eaf(bouts):
     "An ELAN document of the bouts of one video."
-    new, bouts = ElementTree.SubElement, apart(bouts) # Of one tier none may overlap
+    new = ElementTree.SubElement
+    bouts = merged_overlaps(bouts) # Of one tier none may overlap
     top = ElementTree.Element("ANNOTATION_DOCUMENT", AUTHOR="mabe_nb", FORMAT="3.0",
                               VERSION="3.0", DATE="1970-01-01T00:00:00+00:00", **SCHEMA)
     new(top, "HEADER", MEDIA_FILE="", TIME_UNITS="milliseconds")

@@ -36,7 +36,7 @@ def _predict_here(args, options, say):
 # %% ../../nbs/commands/31_predict.ipynb #fa7b440b
 def predict(args, say) -> dict:
     "Predict bouts for whole videos and write a submission."
-    from mabe_nb.train.metrics import of_learned
+    from mabe_nb.train.metrics import learned_videos_note
     if args.watch is None:
         refuse_without(args, "--watch", "--every")
         check_out(args.out, overwrite=args.overwrite)
@@ -50,7 +50,7 @@ def predict(args, say) -> dict:
     if not len(table):
         say("note: nothing that may be predicted reached a decision; train longer, or "
             "lower --thresholds")
-    for line in of_learned(len(known), len(ids)): say(line)
+    for line in learned_videos_note(len(known), len(ids)): say(line)
     say(f"{plural(len(table), 'bout')} in {plural(len(ids), 'video')}: {args.out}")
     return {"out": str(args.out), "bouts": len(table), "videos": len(ids),
             "learned_from": len(known), "doubts": table.attrs.get("doubts", {})}

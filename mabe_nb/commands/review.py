@@ -107,7 +107,7 @@ def _say_alike(found, say):
 def _say_unshared(found, say):
     for (who, action), some in found.unshared.groupby(["seen_by", "action"]):
         rater = "first" if who == "a" else "second"
-        say(f"note: {action} of {some.video.nunique()} video(s) "
+        say(f"note: {action} of {plural(some.video.nunique(), 'video')} "
             f"({some.seconds.sum():.1f} s) was marked by the {rater} alone and is not "
             "compared: nothing says that the other looked for it; list it under "
             "actions in dataset.yaml")

@@ -128,8 +128,8 @@ def _splits(table, shares, seed): # Whole groups dealt out; each part once valid
     size, shares = table.groupby("group").frames.sum(), np.array(shares)
     n, k = len(size), len(shares)
     if n < k:
-        raise DataError(f"{n} group(s) of videos that share no poses, expected at "
-                        f"least {k}; take more videos or fewer parts")
+        raise DataError(f"{plural(n, 'group')} of videos that share no poses, expected "
+                        f"at least {k}; take more videos or fewer parts")
     has, rng, part = group_labels(table), np.random.default_rng(seed), np.full(n, -1)
     room, count = shares * size.sum(), has.sum(0)
     want = np.maximum(np.outer(shares, count), count >= k)

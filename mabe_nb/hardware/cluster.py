@@ -137,8 +137,8 @@ def _speeds(cards, speeds):
 def compare_mixed(
     cards: pd.DataFrame, # As `read_gpus` gives it
     speeds=None, # Measured, one a card, in any unit; None: by bandwidth
-) -> pd.DataFrame: # strategy, cards, speed (fastest card = 1)
-    "What a mixed allocation is worth, by three strategies."
+) -> pd.DataFrame: # setup, cards, speed (fastest card = 1)
+    "What a mixed allocation is worth, in three set-ups."
     s = _speeds(cards, speeds)
     if np.isnan(s).any():
         unknown = ", ".join(cards.name[np.isnan(s)].unique())
@@ -148,7 +148,7 @@ def compare_mixed(
     return pd.DataFrame([("all, equal batches", len(s), len(s) * s.min()),
                          ("the fast ones alone", int(fast.sum()), float(fast.sum())),
                          ("all, batches by speed", len(s), s.sum())],
-                        columns=["strategy", "cards", "speed"])
+                        columns=["setup", "cards", "speed"])
 
 # %% ../../nbs/hardware/40_cluster.ipynb #a3946868
 class Allocation(NamedTuple):
@@ -157,13 +157,13 @@ class Allocation(NamedTuple):
     mixed: bool
     zero: int # 0, 2 or 3
     plan: Plan
-    strategies: pd.DataFrame # See `compare_mixed`; None: cards are alike, or unknown
+    setups: pd.DataFrame # See `compare_mixed`; None: cards are alike, or unknown
     warnings: list
 
     def __str__(self):
         lines = [self.cards.to_string(index=False), *self.warnings]
-        if self.strategies is not None:
-            lines.append(self.strategies.round(2).to_string(index=False))
+        if self.setups is not None:
+            lines.append(self.setups.round(2).to_string(index=False))
         return "\n".join(lines + [f"plan {self.plan}, " + (
             f"ZeRO-{self.zero}" if self.zero else "no ZeRO")])
 

@@ -18,7 +18,7 @@ from ..errors import DataError
 from ..files import read_json, regular_file, write_csv, write_json
 from ..safe_names import safe_id
 from .doctor import diagnose, fix_submission
-from ..train.metrics import (kaggle_score, of_learned, submission_table,
+from ..train.metrics import (kaggle_score, learned_videos_note, submission_table,
                                    video_ids, behaviors_labeled)
 from ..train.data_shift import doubt_lines
 
@@ -194,7 +194,8 @@ def _told(kit, done, say): # Video id -> bouts, doubts
     "The table of all videos; what is odd in some of them is said."
     doubts = {video: some for video, (_, some) in done.items() if some}
     known = {*done} & kit.learned_from
-    for line in [*doubt_lines(doubts), *of_learned(len(known), len(done))]: say(line)
+    for line in [*doubt_lines(doubts), *learned_videos_note(len(known), len(done))]:
+        say(line)
     return submission_table({v: b for v, (b, _) in done.items()}, doubts, known)
 
 # %% ../../nbs/kaggle/60_offline.ipynb #470a2d62

@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['kaggle_score', 'kaggle_report', 'chance_score', 'video_ids', 'submission_table', 'check_bouts', 'behaviors_labeled',
-           'solution_table', 'with_ids_of', 'stretches_of', 'only_scored', 'unscored', 'judged_rows', 'of_learned']
+           'solution_table', 'with_ids_of', 'stretches_of', 'only_scored', 'unscored', 'judged_rows',
+           'learned_videos_note']
 
 # %% ../../nbs/train/50_metrics.ipynb #1d0ceada
 import json, re
@@ -12,6 +13,7 @@ import json, re
 import numpy as np
 import pandas as pd
 
+from ..data.recording import some_of
 from ..errors import DataError, MabeError, ScoreError
 from .scores.official_counts import (FRAMES, IDS, FrameCounter,
                                                   JudgedBouts, judged_bouts, kind_of)
@@ -60,8 +62,7 @@ def kaggle_report(
     return {"score": float(np.mean([x["score"] for x in labs.values()])), "labs": labs}
 
 # %% ../../nbs/train/50_metrics.ipynb #4aa1601a
-def _own_circles(low, n, part):
-    "First frames and lengths: where only a part of a video is judged, of that."
+def _own_circles(low, n, part): # Of the part that is judged, where not all is
     return np.where(part > 0, (low * 0, part), (low, n))
 
 
@@ -261,17 +262,16 @@ def unscored(
     submission: pd.DataFrame, # See `kaggle_score`
 ) -> list: # Sentences
     "Which predicted videos have no annotated bouts. Raises `ScoreError` if none has."
-    if kind_of(submission.get("video_id", pd.Series())) not in ("string", "integer"):
-        return []
+    kind = kind_of(submission.get("video_id", pd.Series()))
+    if kind not in ("string", "integer"): return []
     known, predicted = (list(dict.fromkeys(map(str, t["video_id"])))
-                   for t in (solution, submission))
-    short = lambda videos: ", ".join(videos[:5]) + ", ..." * (len(videos) > 5)
+                        for t in (solution, submission))
     if predicted and not {*predicted} & {*known}:
         raise ScoreError("no video of the predictions is annotated: predicted are "
-                         f"{short(predicted)}, annotated bouts are in {short(known)}")
+                         f"{some_of(predicted)}, annotated {some_of(known)}")
     passed_over = set() if ids is None else {*map(str, dataset.ids)} - {*map(str, ids)}
     left = [v for v in predicted if v not in known and v not in passed_over]
-    return [f"note: not scored, for want of annotated bouts: video {short(left)} "
+    return [f"note: not scored, for want of annotated bouts: video {some_of(left)} "
             f"({len(left)} of {len(predicted)} with predicted bouts); what is "
             "predicted there costs nothing"] if left else []
 
@@ -290,7 +290,7 @@ def judged_rows(
     return submission, judged_bouts(solution, submission, True)
 
 # %% ../../nbs/train/50_metrics.ipynb #1433323b
-def of_learned(
+def learned_videos_note(
     known: int, # Videos that a run learned from
     videos: int, # Of so many
 ) -> list: # One sentence, if there are any

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['CURE', 'CHANNELS', 'pair_file', 'animal_file', 'DamagedFile', 'read_values', 'check_values', 'Arranged',
-           'arrangement', 'pair_files', 'read_pair', 'kept_per_animal', 'with_animals', 'individual', 'about_values',
-           'write_pairs', 'pairs_on_demand']
+           'arrangement', 'pair_files', 'read_pair', 'kept_per_animal', 'with_animals', 'animal_columns',
+           'about_values', 'write_pairs', 'pairs_on_demand']
 
 # %% ../../../nbs/data/cache/25_arrays.ipynb #0208ab3b
 import os, tempfile, zlib
@@ -202,7 +202,7 @@ def with_animals(
 CHANNELS = ("names", "units", "roles", "other_order") # What is kept of each channel
 
 
-def individual(
+def animal_columns(
     whole, # `Features` of a pair
 ) -> list: # Places of the agent's channels, and of the target's
     "Where the channels of single animals are among those of a pair."
@@ -228,7 +228,8 @@ def about_values(
     animals = {key[0]: crc for key, crc in checks.items() if len(key) == 1}
     return {name: list(getattr(whole, name)) for name in CHANNELS} | {
         "channels": len(whole.names), "checks": [checks.get(p, 0) for p in pairs],
-        "animals": animals, "individual": individual(whole) if animals else [[], []]}
+        "animals": animals,
+        "individual": animal_columns(whole) if animals else [[], []]}
 
 # %% ../../../nbs/data/cache/25_arrays.ipynb #0665535f
 def write_pairs(

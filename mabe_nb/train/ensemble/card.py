@@ -61,7 +61,7 @@ def card_text(
         "## F1 by action", action_table(metrics, metrics["f1"]),
         "## What each part brings", _members_table(metrics),
         f"Scored on the videos that its decisions were chosen on it would have "
-        f"{metrics['flattering']:.3f}: an optimism of {metrics['optimism']:.3f}.",
+        f"{metrics['in_sample']:.3f}: an optimism of {metrics['optimism']:.3f}.",
         *trust_sections(metrics),
         "## Limits", _limits(metrics, smooth_ms), ""])
 

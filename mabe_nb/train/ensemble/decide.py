@@ -291,6 +291,6 @@ def oof_scores(
             "looked_at": time_looked_at((s.labels, s.fps) for s in sequences),
             **lab_means(whole, {s.video: s.lab for s in sequences}, actions),
             **sequence_scores(whole, actions), **_over_labs(sequences, whole, actions),
-            "flattering": kept, "optimism": round(kept - f1, 4),
+            "in_sample": kept, "optimism": round(kept - f1, 4),
             "f1": f1_by_action(own.values(), actions),
             "members": dict(zip(names, map(most_probable, np.eye(len(names)))))}

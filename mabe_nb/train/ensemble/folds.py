@@ -16,7 +16,7 @@ from ...data.dataset import may_be_labelled
 from ...data.recording import some_of
 from ...data.splits import (Split, check_no_leak, group_labels, groups,
                                  leave_one_lab_out)
-from ...errors import ConfigError, DataError
+from ...errors import ConfigError, DataError, plural
 from ...files import atomic, disk_errors
 
 # %% ../../../nbs/train/ensemble/10_folds.ipynb #a15d78c9
@@ -60,8 +60,8 @@ def contiguous_folds(
     if k != int(k) or k < 2: raise ConfigError(f"k is {k}, expected an integer from 2")
     labs = table.drop_duplicates("group").set_index("group").lab_id
     if len(labs) < k:
-        raise DataError(f"{len(labs)} group(s) of videos that share no poses, expected "
-                        f"at least {k}; take more videos or fewer folds")
+        raise DataError(f"{plural(len(labs), 'group')} of videos that share no poses, "
+                        f"expected at least {k}; take more videos or fewer folds")
     part = on_both_sides(parts_of_labs(labs, int(k)), group_labels(table), int(k))
     fold = table.group.map(part)
     out = [Split(tuple(table.video_id[fold != i]), tuple(table.video_id[fold == i]))

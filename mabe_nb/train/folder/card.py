@@ -77,7 +77,7 @@ def action_table(
     span = lambda v: "" if v is None else f"{v[0]:.3f} to {v[1]:.3f}"
     columns, seen, judged = {"F1": f1}, metrics.get("seen"), metrics.get("judged")
     if of := metrics.get("overlap"): columns["F1 with --overlap"] = of["f1"]
-    predicted = metrics.get("said", {})
+    predicted = metrics.get("predicted", {})
     if of := metrics.get("f1_interval"):
         columns["95 % interval"] = {a: span(v) for a, v in of.items()}
     for words, some in (("training", seen), ("validation", judged)):

@@ -131,10 +131,10 @@ def lab_means(
     sequences: list, # Of `LabelledSequence`
     labs: dict, # Video id -> lab; of other videos too
     actions, # Names
-) -> dict: # "said", "by_lab" and "only_false_alarms" of `metrics.json`
+) -> dict: # "predicted", "by_lab" and "only_false_alarms" of `metrics.json`
     "What was predicted, scores of each lab, and what their means count as 0."
     counts = counts_by_video(sequences)
-    return {"said": predicted_counts(sequences, actions),
+    return {"predicted": predicted_counts(sequences, actions),
             "by_lab": lab_scores(counts, {v: labs[v] for v in counts}, actions),
             "only_false_alarms": only_false_alarms(
                 np.array([*counts.values()]), actions)}

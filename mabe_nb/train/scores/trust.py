@@ -207,10 +207,10 @@ def half_width(
 # %% ../../../nbs/train/scores/15_trust.ipynb #a4ce58d2
 SCORES = {} # Key in `metrics.json` -> function of sequences and actions
 TAKEN = frozenset( # Other keys there, of a run or a recipe
-    "any_threshold best by_lab classes counts directed epochs f1 flattering fold_labs "
-    "folds frames judged lab_unseen labs least_ms looked_at macro_f1 mean members "
+    "any_threshold best by_lab classes counts directed epochs f1 fold_labs folds "
+    "frames in_sample judged lab_unseen labs least_ms looked_at macro_f1 mean members "
     "not_learnable only_false_alarms only_reviewed optimism ordered overlap parameters "
-    "recipe said seen self_actions shares train_frames train_videos usual valid "
+    "predicted recipe seen self_actions shares train_frames train_videos usual valid "
     "valid_videos videos warnings which".split())
 
 
