@@ -168,5 +168,10 @@ def test_hdf_of_other_programs_is_named(tmp_path):
     with h5py.File(tmp_path/"set.h5", "w") as f:
         f["images"] = np.ones((50, 64, 64, 1), np.uint8)
         f["annotations"], f["annotated"], f["skeleton"] = np.ones((50, 3, 2)), np.ones((50, 3)), np.ones((3, 2))
-    first, second = [f.message for f in open_dataset(tmp_path).findings()]
-    assert "syllables of keypoint-MoSeq" in first and "in DeepPoseKit; take the file" in second
+    with h5py.File(tmp_path/"v1_processed.nc", "w") as f: # VAME's copy of v1, which is no second video
+        for key in ("position", "confidence", "position_processed"): f[key] = np.ones((4, 2, 3, 1))
+    with h5py.File(tmp_path/"embedding.nc", "w") as f: f["umap"] = np.ones((4, 2))
+    data = open_dataset(tmp_path)
+    found = [f.message for f in data.findings()]
+    words = ("program whose files", "syllables of keypoint-MoSeq", "in DeepPoseKit; take", "keeps in data/raw")
+    assert data.ids == ("v1",) and len(found) == 4 and all(w in s for w, s in zip(words, found))

@@ -11,7 +11,7 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
-from ..formats.binary.hdf import HDF
+from ..formats.binary.hdf import HDF, check_hdf
 from ..formats.binary.npy import mentions
 from ...errors import DataError
 
@@ -41,15 +41,17 @@ CSV_WORDS = (
     (("CSV_HEADER", "temporal_"), "is of VIA" + BOUTS),
     ((".ordinal", ".onset", ".offset"), "is of Datavyu" + BOUTS),
     (("Project Folder,Behavior,",), "holds bouts that JABS predicted" + BOUTS))
-HDF_WORDS = (
+HDF_WORDS = ( # Names of what is at the top of the file, or in the first group there
     (("syllable", "latent_state", "heading"), SYLLABLES),
     (("model_snapshots",), "is a model of keypoint-MoSeq and holds no poses"),
     (("images", "annotations", "annotated"), "holds points that a person set in "
-     "DeepPoseKit" + TRACKED))
+     "DeepPoseKit" + TRACKED),
+    (("position_processed",), "holds poses that VAME turned and filtered; take the "
+     "file that it was given, which it keeps in data/raw"))
 
 # %% ../../../nbs/data/folder/22_other_programs.ipynb #7418ebf0
 KNOWN = { # By the ending of the file
-    ".json": JSON_WORDS, ".csv": CSV_WORDS, **dict.fromkeys(HDF, HDF_WORDS),
+    ".json": JSON_WORDS, ".csv": CSV_WORDS, **dict.fromkeys((*HDF, ".nc"), HDF_WORDS),
     ".xml": ((("<annotations>", "<version>1.1</version>", "<meta>"),
               "is of CVAT; export it there as COCO Keypoints, which is read"),),
     ".pkl": ((("deepof",), "is a project of DeepOF; take the files that its tracker "
@@ -75,6 +77,21 @@ def _is_yolo(path): # A text file
         return bool(OF_YOLO.fullmatch(f.readline(2**14)))
 
 
+def _hdf_names(path): # None of a damaged file: who reads it says why
+    import h5py
+    with suppress(Exception): # h5py answers damage with exceptions of many kinds
+        check_hdf(path)
+        with h5py.File(path) as f:
+            first = next((g for g in f.values() if isinstance(g, h5py.Group)), ())
+            return {*f, *first}
+    return ()
+
+
+def _holds(path, words):
+    if path.suffix.lower() in (*HDF, ".nc"): return {*words} <= {*_hdf_names(path)}
+    return all(mentions(path, word.encode()) for word in words)
+
+# %% ../../../nbs/data/folder/22_other_programs.ipynb #e41664ae
 def other_program(
     path, # A file
 ) -> str: # What it is, and what to do; None for a file that no word tells
@@ -82,8 +99,7 @@ def other_program(
     ending = (path := Path(path)).suffix.lower()
     if ending == ".txt" and _is_yolo(path): return YOLO
     named = (said for name, said in NAMES if re.fullmatch(name, path.name))
-    told = (said for words, said in KNOWN.get(ending, ())
-            if all(mentions(path, word.encode()) for word in words))
+    told = (said for words, said in KNOWN.get(ending, ()) if _holds(path, words))
     return next(named, None) or next(told, None)
 
 
