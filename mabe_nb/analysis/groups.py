@@ -40,8 +40,7 @@ def checked_groups(
     "A table of groups to compare by. Raises `DataError` naming what it lacks."
     table = table.rename(columns=str)
     names = {c.strip().lower(): c for c in table}
-    for other in OF_VIDEO: # As in tables of bouts
-        if other in names: names.setdefault("video", names[other])
+    if of := [names[k] for k in OF_VIDEO if k in names]: names["video"] = of[0]
     names = {names[k]: k for k in KEYS if k in names}
     table = table.rename(columns=lambda c: names.get(c, c.strip())).astype(object)
     table = table.where(table.notna(), "").map(lambda v: _name(v).strip())

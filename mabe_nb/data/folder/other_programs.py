@@ -36,6 +36,8 @@ DEEPOF = "holds what DeepOF took each frame for, which nobody scored" + BOUTS
 CSV_WORDS = (
     (("syllable", "latent_state 0"), SYLLABLES),
     (("nose2nose", "sidebyside"), DEEPOF), (("huddle", "lookaround", "speed"), DEEPOF),
+    (("TRACK_ID", "POSITION_X"), "is of TrackMate; keep one row of names, and call its "
+     "columns frame, id, x and y"),
     (("B-SOiD labels",), "holds clusters of B-SOiD, which nobody scored" + BOUTS),
     (("region_shape_attributes",), "holds boxes of VIA and no points; take the poses"),
     (("CSV_HEADER", "temporal_"), "is of VIA" + BOUTS),
