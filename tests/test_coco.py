@@ -172,10 +172,13 @@ def test_hdf_of_other_programs_is_named(tmp_path):
     with h5py.File(tmp_path/"v1_processed.nc", "w") as f: # VAME's copy of v1, which is no second video
         for key in ("position", "confidence", "position_processed"): f[key] = np.ones((4, 2, 3, 1))
     with h5py.File(tmp_path/"embedding.nc", "w") as f: f["umap"] = np.ones((4, 2))
+    with h5py.File(tmp_path/"later.h5", "w") as f: # As jabs-io 0.49 writes
+        f["predictions/Walking/predicted_class"] = np.ones((2, 4))
+        f.attrs["pose_hash"] = "0a"
     data = open_dataset(tmp_path)
     found = [f.message for f in data.findings()]
-    words = ("program whose files", "syllables of keypoint-MoSeq", "in DeepPoseKit; take", "keeps in data/raw")
-    assert data.ids == ("v1",) and len(found) == 4 and all(w in s for w, s in zip(words, found))
+    words = ("program whose files", "that JABS predicted", "syllables of keypoint-MoSeq", "in DeepPoseKit; take", "keeps in data/raw")
+    assert data.ids == ("v1",) and len(found) == 5 and all(w in s for w, s in zip(words, found))
 
 
 def test_points_in_columns_of_their_own_are_read_as_the_sentence_says(tmp_path):
