@@ -131,6 +131,7 @@ def test_a_number_that_is_none_is_a_missing_point(tmp_path):
     ("v1.csv", "syllable,centroid x,centroid y,heading,latent_state 0\n7,1,2,0,1\n", "syllables of keypoint-MoSeq"),
     ("v1.csv", ",B-SOiD labels,Start time (frames),Run lengths\n0,3,0,9\n", "clusters of B-SOiD"),
     ("v1.csv", ",a_b_nose2nose,a_b_sidebyside,a_speed\n0,1,0,2.5\n", "DeepOF took each frame for, which nobody"),
+    ("v1.csv", "LABEL,ID,TRACK_ID,POSITION_X,FRAME\nID1,1,0,3.5,0\n", "of TrackMate; keep one row of names"),
     ("v1_9.txt", "0 0.5 0.4 0.1 0.2 0.5 0.4 0.99 1\n", "one frame of YOLO, in shares of the picture; write all"),
     ("v1.xml", "<annotations><version>1.1</version><meta></meta></annotations>", "export it there as COCO Keypoints"),
     ("v1.pkl", "\x80cdeepof.data\nCoordinates", "a project of DeepOF"),
@@ -168,5 +169,20 @@ def test_hdf_of_other_programs_is_named(tmp_path):
     with h5py.File(tmp_path/"set.h5", "w") as f:
         f["images"] = np.ones((50, 64, 64, 1), np.uint8)
         f["annotations"], f["annotated"], f["skeleton"] = np.ones((50, 3, 2)), np.ones((50, 3)), np.ones((3, 2))
-    first, second = [f.message for f in open_dataset(tmp_path).findings()]
-    assert "syllables of keypoint-MoSeq" in first and "in DeepPoseKit; take the file" in second
+    with h5py.File(tmp_path/"v1_processed.nc", "w") as f: # VAME's copy of v1, which is no second video
+        for key in ("position", "confidence", "position_processed"): f[key] = np.ones((4, 2, 3, 1))
+    with h5py.File(tmp_path/"embedding.nc", "w") as f: f["umap"] = np.ones((4, 2))
+    with h5py.File(tmp_path/"later.h5", "w") as f: # As jabs-io 0.49 writes
+        f["predictions/Walking/predicted_class"] = np.ones((2, 4))
+        f.attrs["pose_hash"] = "0a"
+    data = open_dataset(tmp_path)
+    found = [f.message for f in data.findings()]
+    words = ("program whose files", "that JABS predicted", "syllables of keypoint-MoSeq", "in DeepPoseKit; take", "keeps in data/raw")
+    assert data.ids == ("v1",) and len(found) == 5 and all(w in s for w, s in zip(words, found))
+
+
+def test_points_in_columns_of_their_own_are_read_as_the_sentence_says(tmp_path):
+    (tmp_path/"v1.csv").write_text("nose_x,nose_y,nose_conf,tail_x,tail_y,tail_conf\n1,2,1,3,4,1\n")
+    with pytest.raises(DataError, match="each point has the columns NAME_x, NAME_y and NAME_p"): open_dataset(tmp_path)
+    (tmp_path/"v1.csv").write_text("frame,nose_x,nose_y,nose_p,tail_x,tail_y,tail_p\n0,1,2,.9,3,4,.8\n1,2,2,1,3,4,1\n")
+    assert read_poses(tmp_path/"v1.csv", 30).xy[:, 0].tolist() == [[[1, 2], [3, 4]], [[2, 2], [3, 4]]]

@@ -113,7 +113,9 @@ def _from_jabs(path):
 
 
 tracker("NWB", (".nwb",))(partial(_from_times, read=nwb_poses))
-tracker("movement", (".nc",))(partial(_from_times, read=movement_poses))
+tracker("movement", (".nc",), _hdf(
+    lambda f: "position" in f and "position_processed" not in f))( # As VAME's copies
+    partial(_from_times, read=movement_poses))
 tracker("EthoVision", SUFFIXES, is_track)(ethovision_poses)
 tracker("MARS", (".json", ".mat"), is_mars)(mars_poses)
 tracker("Live Mouse Tracker", (".sqlite",), is_mouse_tracker)(mouse_tracker_poses)

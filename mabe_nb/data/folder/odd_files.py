@@ -7,7 +7,7 @@ __all__ = ['OF_DISK', 'not_read', 'leads_out', 'misnamed_table', 'why_odd', 'odd
            'lost_poses', 'too_deep', 'closed_folders', 'looked_into', 'not_there', 'why_not', 'unread', 'misnamed']
 
 # %% ../../../nbs/data/folder/24_odd_files.ipynb #9cdd8d6c
-import os, shlex
+import os, re, shlex
 from contextlib import suppress
 from pathlib import Path
 
@@ -145,13 +145,16 @@ def odd_table(
         own = [c.strip(' "') for c in lines[0].split(delimiter(lines))]
         return ("tells of animals or videos, not of behaviour", "unknown_file",
                 _compared(path, root, own))
+    if sum(f"{n[:-1]}y" in names for n in names if re.search("[_. ]x$", n)) > 1:
+        return ("holds points in columns of their own", "unknown_file", "; poses are "
+                "read where a first column numbers the frames and each point has the "
+                "columns NAME_x, NAME_y and NAME_p, how sure it is")
     for i in range(1, min(len(lines), 6)):
         if is_bout_table(lines[i:]) or is_frame_table(lines[i:]):
             return (f"has the names of its columns in row {i + 1}, expected in row 1",
                     "unreadable_file", "; take away what stands above, and where that "
                     "tells animals apart keep a table for each")
     return unknown
-
 
 # %% ../../../nbs/data/folder/24_odd_files.ipynb #c64ad1c1
 def odd_files(
