@@ -15,8 +15,8 @@ import pandas as pd
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
-from .measures import MEASURES, _name, _some
-from ..errors import ConfigError, DataError, first_line
+from .measures import MEASURES, _name
+from ..errors import ConfigError, DataError, first_line, plural
 from ..data.folder.films import FILMS
 from ..data.folder.names import did_you_mean
 from ..data.formats.bout_tables import OF_VIDEO
@@ -111,8 +111,8 @@ def unmatched_rows_note(
     lost = [name(row) for row in groups[keys].values
             if tuple(row) not in there and row[0] not in unseen]
     if not lost: return []
-    return [f"{len(lost)} of {len(groups)} rows of the groups are of nothing in the "
-            f"data: {_some([*map(repr, lost)])}"
+    return [f"nothing in the data for {len(lost)} of {len(groups)} rows of the "
+            f"groups: {some_of([*map(repr, lost)])}"
             + did_you_mean([*map(name, sorted(there))], *lost[:5])]
 
 
@@ -135,8 +135,8 @@ def ungrouped_note(
                     for t in (measured, rows))
     if not (lost := sorted(every - there)): return []
     names = [f"{animal} of {video}" for video, animal in lost]
-    return [f"{len(lost)} of {len(every)} animals in videos have no {by} and are left "
-            f"out of the comparison: {_some(names)}"]
+    return [f"no {by} for {len(lost)} of {len(every)} animals in videos, left out of "
+            f"the comparison: {some_of(names)}"]
 
 
 def watch_time_note(
@@ -242,8 +242,8 @@ def subject_notes(
     if not (n := int((alike > 1).sum())): return notes
     (video, subject), most = alike.idxmax(), alike.max()
     return [*notes, f"{subject!r} is the subject of all {most} animals of {video}, "
-            f"which count as one case (so in {n} videos in all): a column animal tells "
-            "whose it is"]
+            f"which count as one case (so in {plural(n, 'video')} in all): a column "
+            "animal tells whose it is"]
 
 # %% ../../nbs/analysis/30_groups.ipynb #c7a536bd
 def dependence_notes(
@@ -255,8 +255,8 @@ def dependence_notes(
     cage = "; --unit cage counts those that meet as one case"
     if unit == "video":
         many = rows.groupby("subject").video.nunique() > 1
-        return [f"{many.sum()} of {len(many)} animals are in more than one video, and "
-                f"each video counts as a case{cage}"] if many.any() else []
+        return [f"in more than one video: {many.sum()} of {len(many)} animals; each "
+                f"video counts as a case{cage}"] if many.any() else []
     each = rows.drop_duplicates(["video", "subject"])
     each = each.groupby(["video", "group"]).subject.size()
     same, groups = each.groupby("video").max() > 1, each.groupby("video").size()
