@@ -496,7 +496,7 @@ def test_predictions_of_other_videos_are_no_bad_predictions(tmp_path, capsys):
     said, path = [], tmp_path/"s.csv"
     of = lambda *ids: submission_table({v: recording().bouts for v in ids})
     for other in (["7", "8"], ["3"], ["x"]):
-        with pytest.raises(ScoreError, match=f"predicted are {other[0]}.*bouts are in 1, 2"):
+        with pytest.raises(ScoreError, match=f"predicted are {other[0]}.*annotated 1, 2"):
             mb.score(data, of(*other))
     assert mb.score(data, of("1", "3", "7"), say=said.append)["score"] > 0
     assert "want of annotated bouts: video 3, 7 (2 of 3 with predicted bouts); what is" in said.pop()
