@@ -146,7 +146,7 @@ class PlaceConfig(BaseModel):
         False, "For data too large for the device: faster copies to it")
     resident_gb: NotNegative = about(
         None, "Data kept on the device; None: half of what is free")
-    valid_share: Factor = about(0.2, "Share of the videos for validation, if none are named")
+    valid_share: Factor = about(0.2, "Share of validation videos, if none are named")
     smooth_ms: NotNegative = about(0.0, "Moving average over predicted probabilities")
     checkpoint_dir: str = about("checkpoints", "Inside the run folder")
     save_freq: Annotated[int, Field(ge=0)] = about(
