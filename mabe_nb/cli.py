@@ -148,9 +148,7 @@ def interrupts_answered(
     ends: bool = False, # Does the process end with the block?
 ):
     "In the block, Ctrl-C is answered at once; where signals can be listened to."
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+    if threading.current_thread() is not threading.main_thread(): return (yield)
     lost, (ear, mouth) = [], socket.socketpair()
     mouth.setblocking(False)
     before = signal.set_wakeup_fd(mouth.fileno(), warn_on_full_buffer=False)

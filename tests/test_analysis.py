@@ -486,7 +486,7 @@ def test_a_table_of_pandas_may_have_numbers_and_gaps(tmp_path, dose, names):
     assert checked_groups(table).dose.tolist() == names
     found = mb.analyse(data, tmp_path, groups=table, by="dose", unit="video", shuffles=5, say=said.append)["groups"]
     assert {*found.a, *found.b} == {*names} - {""} and (found.n_a <= 2).all()
-    assert any("2 of 8 animals in videos have no dose" in line for line in said)
+    assert any("no dose for 2 of 8 animals in videos" in line for line in said)
     with pytest.raises(DataError, match="no column video"): checked_groups(table[["dose"]])
     with pytest.raises(DataError, match="two rows for 1"): checked_groups(table.assign(Video=1))
 
@@ -697,7 +697,7 @@ def test_a_raster_says_that_it_shows_a_part():
     seen = observe([recording([(*MICE[:2], ACTIONS[0], 50, 53)], f"v{k}") for k in range(5)])
     figure, ax = plot_raster(seen, 2)
     assert ax.get_title("left").endswith("the first 2 of 15")
-    assert figure.get_label() == "Ethogram of 2 animals, 1 bouts"
+    assert figure.get_label() == "Ethogram of 2 animals, 1 bout"
     assert plot_raster(seen)[1].get_title("left") == "What each animal did"
 
 
@@ -739,7 +739,7 @@ def test_wrong_words_end_with_a_sentence(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("table, how, said", [
-    ("video_id,dose\n1,low\n", {}, "g.csv: has no column video, only video_id, dose"),
+    ("id,dose\n1,low\n", {}, "g.csv: has no column video, only id, dose"),
     ("video,dose\n1,low\n", {"by": "dsoe"}, "did you mean 'dose'"),
     ("video,dose\n1,low\n", {"value": "shares"}, "did you mean 'share'"),
     ("video,dose\n1,low\n", {"unit": "animals"}, "did you mean 'animal'"),
@@ -889,10 +889,10 @@ def test_animals_without_a_group_and_unlike_times_are_told(tmp_path):
     said = notes_of(tmp_path, data, groups=groups, **how)
     assert sum("watched for 50 to 100 s, and bouts grows" in n and "per_minute" in n for n in said) == 1
     said = notes_of(tmp_path, data, groups=groups[1:4], **how)
-    assert sum("4 of 10 animals in videos have no dose" in n and "a of u" in n for n in said) == 1
+    assert sum("no dose for 4 of 10 animals in videos" in n and "a of u" in n for n in said) == 1
     assert not any("grows with" in n for n in said)
     said = notes_of(tmp_path, data, groups=groups, by="dose")
-    assert not any("grows with" in n or "have no dose" in n for n in said)
+    assert not any("grows with" in n or "no dose for" in n for n in said)
 
 
 @pytest.mark.slow

@@ -194,7 +194,7 @@ def test_swap_of_two_videos_columns_is_no_memory_bomb(broken):
 
 
 @pytest.mark.parametrize("rows, words", [
-    ([], "has no videos"), ([row("1"), row("2")], "2 are unlabelled")])
+    ([], "has no videos"), ([row("1"), row("2")], "and 2 unlabelled")])
 def test_nothing_to_prepare_names_no_flag_that_is_not_there(broken, rows, words):
     def spoil(root, good):
         for path in root.glob("train_annotation/*/*"): path.unlink()

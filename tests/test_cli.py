@@ -454,7 +454,7 @@ def test_a_recipe_is_trained_goes_on_and_predicts(mabe, work):
     assert code == 0 and answer["bouts"] == len(pd.read_csv(work/"six.csv")), err
     assert answer["learned_from"] == 0
     code, out, err = mabe("predict", "blend", "colony", "--videos", "5-6", "--out", "two.csv")
-    assert "note: 1 of 2 videos" in out + err
+    assert "note: ids of 1 of 2 videos" in out + err
     for slip, hint in ((("--epochs", "3"), "--epochs"), (("--preset", "fastest"), "--preset")):
         code, out, err = mabe(*words, *slip)
         assert code == 2 and hint in err

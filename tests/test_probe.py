@@ -122,7 +122,7 @@ def test_every_model_precision_and_loss_is_measured():
 def test_a_limit_on_memory_is_a_result():
     told = measure(make_spec(tiny(batch_size=90_000), memory_gb=0.2))
     assert told["status"] == "oom"
-    assert "take 45000 with gradient_accumulation_steps 2" in told["note"]
+    assert "try --batch-size 45000 --gradient-accumulation-steps 2" in told["note"]
     assert measure(make_spec(TINY, seconds=0.1))["status"] == "ok"
 
 

@@ -326,12 +326,12 @@ def test_videos_that_only_a_review_knows_do_not_judge():
     told = [OutOfFold(np.array([[[0.2, 0.8]] * 5 + [[0.8, 0.2]] * 5]), np.eye(2, dtype=np.int8).repeat(5, 0)[:, :1],
                       30.0, i % 2, video=str(i)) for i in range(4)]
     spoilt = [s._replace(labels=1 - s.labels, video=f"r{s.video}") for s in told]
-    decision, scores = recipe.settle(["one"], told + spoilt, ["r0", "r1", "r2", "r3"], ("sniff",))
-    alone, own = recipe.settle(["one"], told, (), ("sniff",))
+    decision, scores = recipe.choose_and_score(["one"], told + spoilt, ["r0", "r1", "r2", "r3"], ("sniff",))
+    alone, own = recipe.choose_and_score(["one"], told, (), ("sniff",))
     assert decision == alone and scores["macro_f1"] == own["macro_f1"] == 1
     assert {*scores["counts"]} == {*"0123"} and scores["judged"]["sniff"]["frames"] == 20
     assert scores["only_reviewed"]["r1"] == {"sniff": [0, 5, 5]} and scores["seen"]["sniff"]["frames"] == 40
-    assert {*recipe.settle(["one"], told, [*"0123"], ("sniff",))[1]["counts"]} == {*"0123"}
+    assert {*recipe.choose_and_score(["one"], told, [*"0123"], ("sniff",))[1]["counts"]} == {*"0123"}
 
 
 def test_decisions_of_a_fold_do_not_see_it():

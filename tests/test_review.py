@@ -164,8 +164,8 @@ def test_all_that_was_reviewed_is_learned_from_but_what_is_named_to_judge(tmp_pa
 
 
 def test_what_is_rare_is_worth_more_and_the_context_is_time_too():
-    table = worth(pd.DataFrame({"about": ["chase"] * 9 + ["sniff"], "seconds": 8.0, "doubt": 0.5, "seen": 1.0,
-                                "spread": 0.0, "unlike": 0.0}))
+    table = worth(pd.DataFrame({"likeliest": ["chase"] * 9 + ["sniff"], "seconds": 8.0, "uncertainty": 0.5, "seen": 1.0,
+                                "spread": 0.0, "novelty": 0.0}))
     rare = np.r_[[(21 / 37) ** 0.5] * 9, 2] # of 37 and 5 sure seconds; twice at most
     assert np.allclose(table.rare, rare) and np.allclose(table.worth, 0.5 * 8 / 10 * rare)
 

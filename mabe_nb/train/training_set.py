@@ -247,11 +247,10 @@ def training_set(
         for ids, file in zip((train_ids, valid_ids), spill))
     counts = class_counts(labels := learn.labels.cpu().numpy())
     augment, refused = _augment(cfg, inputs, prepared, device)
+    notes = [*unused_settings(cfg), *refused, *_of_data(
+        prepared, inputs, cfg, len(counts)), *simultaneous_actions(labels, actions, cfg.loss)]
     return TrainingSet(prepared, inputs, actions, prepared.self_actions, learn, valid,
-                       counts, class_weights(cfg, counts), augment,
-                       unused_settings(cfg) + refused
-                       + _of_data(prepared, inputs, cfg, len(counts))
-                       + simultaneous_actions(labels, actions, cfg.loss), cfg)
+                       counts, class_weights(cfg, counts), augment, notes, cfg)
 
 # %% ../../nbs/train/62_training_set.ipynb #51b39aa9
 def asked_workers(
