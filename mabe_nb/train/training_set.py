@@ -242,13 +242,13 @@ def training_set(
     else: inputs = widen_inputs(inputs, prepared, rows)
     actions, cfg = tuple(prepared.actions), with_gap(cfg, inputs.rate)
     least = (cfg.sequence_length - 1) * cfg.gap + 1
-    learn, valid = (
-        load_frames(prepared, inputs, actions, ids, device, file, budget, least)
-        for ids, file in zip((train_ids, valid_ids), spill))
+    learn, valid = (load_frames(prepared, inputs, actions, ids, device, f, budget, least)
+                    for ids, f in zip((train_ids, valid_ids), spill))
     counts = class_counts(labels := learn.labels.cpu().numpy())
     augment, refused = _augment(cfg, inputs, prepared, device)
-    notes = [*unused_settings(cfg), *refused, *_of_data(
-        prepared, inputs, cfg, len(counts)), *simultaneous_actions(labels, actions, cfg.loss)]
+    notes = [*unused_settings(cfg), *refused,
+             *_of_data(prepared, inputs, cfg, len(counts)),
+             *simultaneous_actions(labels, actions, cfg.loss)]
     return TrainingSet(prepared, inputs, actions, prepared.self_actions, learn, valid,
                        counts, class_weights(cfg, counts), augment, notes, cfg)
 

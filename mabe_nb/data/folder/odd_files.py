@@ -118,8 +118,8 @@ def why_odd(
         return UNREAD if "not recognised" in e.what else e.what
 
 # %% ../../../nbs/data/folder/24_odd_files.ipynb #4cea3f97
-WIDE = ("; poses are read where a first column numbers the frames and each point has the "
-        "columns NAME_x, NAME_y and NAME_p, how sure it is")
+WIDE = ("; poses are read where a first column numbers the frames and each point has "
+        "the columns NAME_x, NAME_y and NAME_p, how sure it is")
 
 
 def _compared(path, root, names):
