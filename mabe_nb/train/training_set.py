@@ -241,8 +241,8 @@ def training_set(
     if inputs is None: inputs = fit_inputs(prepared, rows, cfg)
     else: inputs = widen_inputs(inputs, prepared, rows)
     actions, cfg = tuple(prepared.actions), with_gap(cfg, inputs.rate)
-    least = (cfg.sequence_length - 1) * cfg.gap + 1
-    learn, valid = (load_frames(prepared, inputs, actions, ids, device, f, budget, least)
+    span = (cfg.sequence_length - 1) * cfg.gap + 1
+    learn, valid = (load_frames(prepared, inputs, actions, ids, device, f, budget, span)
                     for ids, f in zip((train_ids, valid_ids), spill))
     counts = class_counts(labels := learn.labels.cpu().numpy())
     augment, refused = _augment(cfg, inputs, prepared, device)
