@@ -286,7 +286,7 @@ def test_all_predicted_videos_count(mabe, trained, work):
     assert answer["learned_from"] == len({"1", "2"} & set(learned)) == 0
     code, out, err = mabe("predict", "run", "colony", "--videos", learned[0], "--out",
                           "no.csv", "--overwrite")
-    assert "note: 1 of 1 videos" in out + err
+    assert "note: ids of 1 of 1 videos" in out + err
 
 
 def test_ignored_rows_are_counted_by_kind(mabe, trained, work):
