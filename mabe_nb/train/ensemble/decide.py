@@ -229,7 +229,7 @@ def choose(
     decision = decision._replace(any_threshold=any_threshold(best, decision))
     codes = [codes_of(decision, s) for s in sequences]
     least = shortest_bouts((s.labels, s.fps) for s in sequences)
-    steadied = lambda least: [lasting(c, least, s.fps) for c, s in zip(codes, sequences)]
+    steadied = lambda ms: [lasting(c, ms, s.fps) for c, s in zip(codes, sequences)]
     least = where_found(
         least, video_counts([s.labels for s in sequences], steadied(least)).sum(0))
     steady = steadied(least)
