@@ -290,6 +290,14 @@ def test_nothing_of_the_fold_that_is_scored():
     assert before[2] == after[2] and before[0] != after[0] and before[2].labs
 
 
+def test_nor_where_no_other_fold_is_scored():
+    "Thresholds chosen on the videos that they were scored on, at an optimism of 0."
+    alone = [s._replace(fold=0) for s in videos(3, 6)]
+    scores = oof_scores(["one"], alone, choose(alone), ("rare", "usual"))
+    assert scores["macro_f1"] == round(macro_f1(alone, [codes_of(PLAIN, s) for s in alone]), 4)
+    assert scores["optimism"] == round(scores["in_sample"] - scores["macro_f1"], 4) > 0.02
+
+
 def test_a_lab_left_out_is_judged_by_common_decisions():
     told = [s._replace(fold="AB".index(s.lab)) for s in
             videos(4, 10, lab="A") + videos(5, 10, lab="B", scale=0.55)]

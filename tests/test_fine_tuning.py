@@ -1,4 +1,5 @@
 """A run that starts from another run's weights."""
+import json
 import shutil
 
 import pytest
@@ -8,7 +9,7 @@ import mabe_nb as mb
 from mabe_nb.data.dataset import RecordingList
 from mabe_nb.data.synthetic import colony_video
 from mabe_nb.errors import ConfigError
-from mabe_nb.files import read_tensors
+from mabe_nb.files import read_json, read_tensors
 from mabe_nb.train.classifier import load_classifier
 from mabe_nb.train.config import TrainConfig
 from mabe_nb.train.folder.fine_tuning import copy_weights, open_start
@@ -98,6 +99,27 @@ def test_videos_that_it_learned_from_before_are_told_by_their_tracks(root, tmp_p
         said = tuned(tmp_path/"second", tmp_path/"c", RecordingList(other), ids,
                      resume=resume)["warnings"]
         assert "learned from 1 of the 2 validation videos" in said[-1]
+
+
+def test_videos_are_known_again_by_their_poses_whatever_the_rate_and_the_scale(root, tmp_path):
+    "Another stated frame rate or pixel size made a video that had taught the old run new to it."
+    other = [rec.replace(video_id=str(100 + i), fps=rec.fps + 5, px_per_cm=2 * rec.px_per_cm)
+             for i, rec in enumerate(VIDEOS)]
+    ids = (["104", "105"], ["100", "103"])
+    said = tuned(root, tmp_path/"a", RecordingList(other), ids)["warnings"]
+    assert "learned from 1 of the 2 validation videos" in said[-1] and not any("not tell all" in s for s in said)
+    shutil.copytree(root/"old", tmp_path/"of"/"old") # of a version that kept no such hashes
+    kept = read_json(path := tmp_path/"of"/"old"/"sources.json")
+    path.write_text(json.dumps({k: v for k, v in kept.items() if k != "poses"}))
+    assert not open_start(tmp_path/"of"/"old").known
+    said = tuned(tmp_path/"of", tmp_path/"b", RecordingList(other), ids)["warnings"]
+    assert "not tell all" in said[-1]
+    same = [rec.replace(video_id=str(100 + i)) for i, rec in enumerate(VIDEOS)]
+    said = tuned(tmp_path/"of", tmp_path/"c", RecordingList(same), ids)["warnings"]
+    assert "not tell all" in said[-2] and "learned from 1 of the 2 validation videos" in said[-1]
+    assert open_start(tmp_path/"a").known and not open_start(tmp_path/"b").known # nor what starts from it
+    path.unlink()
+    assert not open_start(tmp_path/"of"/"old").known and open_start(root/"old").known
 
 
 def test_what_taught_the_old_run_is_not_new_to_what_started_from_it(root, tmp_path):

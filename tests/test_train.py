@@ -3,6 +3,7 @@ import json
 import re
 import shutil
 from dataclasses import replace
+from itertools import count
 
 import numpy as np
 import pandas as pd
@@ -19,6 +20,7 @@ from mabe_nb.data.dataset import RecordingList
 from mabe_nb.data.recording import bout_table, frame_labels, run_lengths
 from mabe_nb.data.synthetic import colony_video, write_colony
 from mabe_nb.errors import ConfigError, DataError, MabeError
+from mabe_nb.train import postprocess
 from mabe_nb.train.classifier import load_classifier, predict_dataset, save_classifier
 from mabe_nb.train.model import read_thresholds
 from mabe_nb.train.config import TrainConfig, make_config
@@ -26,6 +28,7 @@ from mabe_nb.train.scores.frames import masked_f1
 from mabe_nb.train.fit.losses import allowed_classes, partial_cross_entropy
 from mabe_nb.train.predict import decide, smooth, to_bouts
 from mabe_nb.train.runs import train
+from mabe_nb.train.training_set import training_set
 from mabe_nb.view.video.strips import pairs_of
 
 QUICK = settings(max_examples=60, deadline=None)
@@ -242,6 +245,20 @@ def test_changing_the_judging_videos_changes_nothing_that_is_fitted(colony, tmp_
     a, b = (load_file(tmp_path/n/"best.safetensors") for n in "ab")
     assert {k for k in a if "components" in k} and a.keys() == b.keys()
     for key in a: assert torch.equal(a[key], b[key]), key
+
+
+def test_nothing_but_the_training_videos_says_how_frequent_and_how_short_actions_are(run, colony, monkeypatch):
+    "Nor weighs classes: judging videos choose whether it is used, and not what it is."
+    monkeypatch.setattr(postprocess, "log_loss", lambda of, n=count(): next(n)) # rates are kept
+    monkeypatch.setattr(postprocess, "LEAST_COST", 1)
+    monkeypatch.setattr(postprocess, "where_found", lambda least, counts: least)
+    clf = replace(load_classifier(run/"run"/"best.safetensors"), usual=(), least_ms=())
+    prepared, learned = clf.prepared(colony, ["1", "4", "7", "10", "13"], run/"cache"), []
+    for ids in (["1", "4", "7"], ["10"]), (["1", "4", "7"], ["13"]), (["1", "4"], ["13"]):
+        data, (after, *_) = training_set(prepared, *ids, clf.cfg), postprocess.postprocessing(clf, prepared, ids)
+        learned.append((data.counts.tolist(), data.weights.tolist(), after.usual, after.least_ms))
+    assert learned[0] == learned[1]
+    assert not any(a == b for a, b in zip(learned[1], learned[2]))
 
 
 def test_named_videos_that_nobody_has_annotated_are_told(colony, tmp_path):

@@ -24,6 +24,7 @@ from .arrays import (CHANNELS, DamagedFile, about_values,
 from .reader import (FORMAT, Prepared, check_cache, default_folder,
                                        of_prepare, read_prepared_info)
 from ..checks.sightings import swaps
+from ..copies.same_poses import poses_hash
 from ..dataset import (BROKEN, data_and_ids, Dataset, dataset_parts,
                                   LastRead, may_be_labelled, own_readers)
 from ..recording import BOUT_COLUMNS, pairs, some_of, tracks_hash
@@ -76,7 +77,7 @@ def _describe(rec, key, plan): # Content of video.json, but for `about_values`
         folder=f"{lab}/{safe_id(rec.video_id, 'video_id')}", fps=float(rec.fps),
         frames=len(rec), tracks=tracks_hash(rec), findings=count,
         pairs=[list(p) for p in pairs(rec, plan.selves)], parts=seen_parts(rec),
-        order_free=plan.order_free,
+        order_free=plan.order_free, poses=poses_hash(rec),
         labelled=None if rec.labelled is None else sorted(map(list, rec.labelled)),
         scored=rec.scored and list(rec.scored), bouts=[b for b in bouts if b[3] < b[4]],
         reviewed=rec.reviewed and [list(r) for r in rec.reviewed],
@@ -271,7 +272,6 @@ def _free(out, lock, *which):
     check_cache(out)
     return lock(out, *which, wait=lambda owner: warnings.warn(
         f"another prepare ({owner}) is writing to {out}; waiting for it to end"))
-
 
 def _alone(out): return _free(out, locked_folder, "*/")
 

@@ -34,7 +34,7 @@ def default_folder(
     return home()/"prepared"/short
 
 # %% ../../../nbs/data/cache/30_reader.ipynb #637cd094
-FORMAT = "mabe_nb prepared 7"
+FORMAT = "mabe_nb prepared 8"
 
 
 def of_prepare(
@@ -63,7 +63,7 @@ def check_cache(
 # %% ../../../nbs/data/cache/30_reader.ipynb #585c97a6
 FIELDS = {"key": str, "video_id": str, "lab_id": str, "fps": float, "frames": int,
           "channels": int, "pairs": list, "bouts": list, "labelled": (list, type(None)),
-          "order_free": bool, "tracks": str, # See `tracks_hash`
+          "order_free": bool, "tracks": str, "poses": str, # See `poses_hash`
           "other_order": list, # See `mabe_nb.data.blocks.registry.other_order`
           "checks": list, # `crc32` of each pair's file
           "animals": dict, # And of the file of each animal, if there are such

@@ -229,8 +229,7 @@ def choose(
     decision = decision._replace(any_threshold=any_threshold(best, decision))
     codes = [codes_of(decision, s) for s in sequences]
     least = shortest_bouts((s.labels, s.fps) for s in sequences)
-    steadied = lambda least: [lasting(c, least, s.fps)
-                              for c, s in zip(codes, sequences)]
+    steadied = lambda ms: [lasting(c, ms, s.fps) for c, s in zip(codes, sequences)]
     least = where_found(
         least, video_counts([s.labels for s in sequences], steadied(least)).sum(0))
     steady = steadied(least)
@@ -242,8 +241,12 @@ def nested(
     sequences: list, # Of `OutOfFold`
     shares=None, # See `choose`
 ) -> tuple: # Decisions about each sequence, and what was chosen without each fold
-    "Decide about each fold as the others would have it."
-    of = {fold: choose([s for s in sequences if s.fold != fold] or sequences, shares)
+    "Decide about each fold as the others would have it; without others choose nothing."
+    first = shares[0] if isinstance(shares, list) else shares
+    members, actions = len(sequences[0].p), sequences[0].labels.shape[1]
+    plain = Decision((None,) * actions, 0.0, first or (1 / members,) * members)
+    others = lambda fold: [s for s in sequences if s.fold != fold]
+    of = {fold: choose(rest, shares) if (rest := others(fold)) else plain
           for fold in sorted({s.fold for s in sequences})}
     return [codes_of(of[s.fold], s) for s in sequences], of
 

@@ -42,6 +42,7 @@ class TrainingStep:
             cfg, torch.as_tensor(weights, device=self.device), labels)
         # How many processes were told to stop, by this step and by the one before
         self.leaving, self.left = torch.zeros(2, device=self.device)
+        self.weighed = torch.zeros((), device=self.device) # Answers of parts, together
         self.average, self.precision = (Average(model, cfg.ema_decay),
                                         Precision(self.device, cfg.amp))
         self.optimizer = EagerAdamW(model.parameters(), cfg.learning_rate,
@@ -196,6 +197,7 @@ def part_loss(self: TrainingStep,
 ) -> torch.Tensor: # Scalar
     "What some windows add to the loss of a step."
     if self.augment.rescale: x, labels = self.augment.rescale(x, labels)
+    if whole is not None: self.weighed += self.loss.weight(labels)
     x, order, share = self.augment(x)
     make = NETWORKS[name := self.cfg.model_type].make
     with self.precision.context(), user_code_errors(f"network {name!r}", make):
@@ -223,11 +225,17 @@ def step_in_parts(self: TrainingStep, starts: np.ndarray, parts: list,
     size, gap, total = (self.cfg.sequence_length, self.cfg.gap,
                         torch.zeros((), device=self.device))
     whole = self.loss.weight(gather(self.answers, starts, size, gap))
+    self.weighed.zero_()
     for _ in parts:
         loss = self.part_loss(*next(windows), whole)
         self.precision.scaler.scale(loss).backward()
         total = total + loss.detach()
     if self.team.size > 1: total = self.add_gradients(total)
+    if self.augment.rescale: # other frames, of another weight
+        share = whole / self.weighed.clamp_min(1e-8)
+        for p in self.model.parameters():
+            if p.grad is not None: p.grad *= share
+        total = total * share
     self.follow_gradients()
     return total
 
@@ -239,5 +247,6 @@ def add_gradients(self: TrainingStep,
     "Sum gradients and loss over the team, and count who was told to stop."
     for p in self.model.parameters():
         if p.grad is None: p.grad = torch.zeros_like(p)
-    self.team.add_up([*(p.grad for p in self.model.parameters()), total, self.leaving])
+    self.team.add_up([*(p.grad for p in self.model.parameters()), total, self.weighed,
+                      self.leaving])
     return total

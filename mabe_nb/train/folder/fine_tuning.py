@@ -62,7 +62,8 @@ class Start(NamedTuple):
     clf: Classifier
     file: Path # Its weights
     sources: Path # What it learned from; None: not known
-    tracks: frozenset # Digests of those that it and all that it began with learned from
+    learned: frozenset # Digests of videos that it and all that it began with learned from
+    known: bool # Do all of these tell them by `poses_hash`?
 
 # %% ../../../nbs/train/folder/40_fine_tuning.ipynb #537fd481
 def open_start(
@@ -75,15 +76,17 @@ def open_start(
                           "from: give what 'mabe train' without --recipe wrote")
     clf = load_run(run)
     own = next((f/SOURCES for f in clf.file.parents[:2] if (f/SOURCES).exists()), None)
-    path, tracks = own, set()
-    while path and path.exists():
-        try: tracks |= {v["tracks"] for v in read_json(path)["videos"].values()
-                        if v["part"] == "train"}
+    path, learned, known = own, set(), own is not None
+    while path:
+        about = read_json(path) if path.exists() else {"videos": {}}
+        try: learned |= {*about.get("poses", {}).values(), *(
+                v["tracks"] for v in about["videos"].values() if v["part"] == "train")}
         except (AttributeError, KeyError, TypeError):
             raise DataError("is not what a run writes about what it learned from",
                             path) from None
-        path = path.parent/INIT/SOURCES # of the run that this one started from
-    return Start(clf, clf.file, own, frozenset(tracks))
+        known, before = known and "poses" in about, path.parent/INIT
+        path = before/SOURCES if before.exists() else None # it started from another
+    return Start(clf, clf.file, own, frozenset(learned), known)
 
 # %% ../../../nbs/train/folder/40_fine_tuning.ipynb #f6f50db6
 @patch
@@ -143,7 +146,12 @@ def apply(self: Start,
 ) -> str: # A line meant for a person
     "Put the weights into a classifier."
     shared = copy_weights(self.clf, clf)
-    seen = [v for v in valid_ids if data.prepared.videos[v]["tracks"] in self.tracks]
+    seen = [v for v in valid_ids if self.learned & {
+        data.prepared.videos[v][k] for k in ("poses", "tracks")}]
+    if not self.known:
+        data.notes.append("the run that this one started from does not tell all that it "
+                          "learned from: more validation videos may be among that, "
+                          "of which the scores flatter")
     if seen:
         data.notes.append(f"the run that this one started from had learned from "
                           f"{len(seen)} of the {len(valid_ids)} validation videos: "

@@ -219,6 +219,7 @@ def learned_from(
         "videos": {v: {"part": part, "tracks": videos[v]["tracks"],
                        "labels": labels_digest(videos[v])}
                    for part, ids in parts.items() for v in ids},
+        "poses": {v: videos[v]["poses"] for v in parts["train"]}, # See `poses_hash`
         "features": {name: code_version(features=name) for name in prepared},
         "settings": settings}))
 
