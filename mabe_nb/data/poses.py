@@ -37,7 +37,7 @@ from .recording import Finding, Recording, counted
 # %% ../../nbs/data/16_poses.ipynb #b662a93b
 from .formats.matlab import apt, dannce, jaaba # noqa: F401
 from .formats.trajectories import ( # noqa: F401
-    coco, idtracker, long_tables, trex)
+    coco, idtracker, long_tables, trex, wide_tables)
 
 # %% ../../nbs/data/16_poses.ipynb #11850ca2
 def pose_source(
