@@ -74,7 +74,7 @@ def misnamed_table(
 ): # Name of the tracker, or None
     "Whose table of points it is, where only `.csv` in its name would tell."
     if path.suffix not in (".txt", ".tsv"): return None
-    for name in "DeepLabCut", "SLEAP", "Anipose", "SimBA":
+    for name in "DeepLabCut", "SLEAP", "Anipose", "SimBA", "wide tables":
         with suppress(DataError, UnicodeDecodeError):
             if trackers()[name].claims(path): return name
 
@@ -253,6 +253,9 @@ def why_not(
 ) -> str:
     "Why it is no dataset; a file alone may be empty, cut off or of another program."
     why = why_odd(path) if path.is_file() else None
+    if why is None and path.is_file() and path.suffix in TEXT:
+        said, _, hint = odd_table(path, path.parent)
+        why = said + hint if said != STRANGE else None
     return why if why and (why != UNREAD or path.suffix in FOREIGN) else "is no dataset"
 
 # %% ../../../nbs/data/folder/24_odd_files.ipynb #5179d52a

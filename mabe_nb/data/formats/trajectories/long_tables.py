@@ -22,7 +22,7 @@ from ....safe_names import by_number
 
 # %% ../../../../nbs/data/formats/trajectories/30_long_tables.ipynb #0fae2199
 FRAME = ("frame", "frames", "frame_number", "frame_index", "frame_idx", "frame_id",
-         "video_frame")
+         "fnum", "video_frame")
 SECONDS = {"time": 1, "time (s)": 1, "time_s": 1, "seconds": 1, "t": 1,
            "time (ms)": 1e-3, "time_ms": 1e-3} # Column -> seconds of 1
 ANIMAL = ("individual", "individuals", "animal", "animal_id", "mouse", "mouse_id",
