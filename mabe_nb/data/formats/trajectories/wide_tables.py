@@ -47,11 +47,12 @@ def point_column(
 
 # %% ../../../../nbs/data/formats/trajectories/35_wide_tables.ipynb #6463d4c6
 BODY = ({*SPELLINGS, *SIDED, *INSECTS, "knee", "elbow", "wrist", "ankle", "chest"}
-        | ANATOMY - {*"left right l r front back fore hind top bottom upper lower".split()})
+        | ANATOMY - {*"left right l r front back fore hind top bottom upper "
+                      "lower".split()})
 NO_BODY = frozenset( # Of a measure, a place or a camera
-    "velocity vel speed acceleration accel acc gyro displacement distance dist direction "
-    "dir heading angle vector axis mean median std sd var variance cam camera view arena "
-    "zone roi corner box bbox object".split())
+    "velocity vel speed acceleration accel acc gyro displacement distance dist dir "
+    "direction heading angle vector axis mean median std sd var variance cam camera "
+    "view arena zone roi corner box bbox object".split())
 
 
 UNNAMED = frozenset({"", "unnamed: 0", "__index_level_0__"})
