@@ -160,6 +160,16 @@ def test_one_sentence_on_all_files_of_a_kind(tmp_path):
     assert found.message.endswith("not read; nor are 29 more .txt beside it")
 
 
+def test_a_folder_of_yolo_alone_is_named(tmp_path):
+    for k in range(3):
+        (labels := tmp_path/"runs"/"pose"/"labels").mkdir(parents=True, exist_ok=True)
+        (labels/f"v1_{k}.txt").write_text("0 0.5 0.4 0.1 5e-05 0.5 0.4 2\n")
+    (tmp_path/"notes.txt").write_text("nothing\n")
+    with pytest.raises(DataError, match="runs/pose/labels/v1_0.txt is one frame of YOLO.*write all as one CSV") as e:
+        open_dataset(tmp_path)
+    assert str(e.value).count("YOLO") == 1
+
+
 def test_hdf_of_other_programs_is_named(tmp_path):
     "As `save_hdf5` of keypoint-MoSeq 0.8 and the annotator of DeepPoseKit 0.3 write."
     write_dlc(tmp_path, "v1", recording(seed=0))
@@ -182,7 +192,7 @@ def test_hdf_of_other_programs_is_named(tmp_path):
 
 
 def test_points_in_columns_of_their_own_are_read_as_the_sentence_says(tmp_path):
-    (tmp_path/"v1.csv").write_text("nose_x,nose_y,nose_conf,tail_x,tail_y,tail_conf\n1,2,1,3,4,1\n")
-    with pytest.raises(DataError, match="each point has the columns NAME_x, NAME_y and NAME_p"): open_dataset(tmp_path)
+    (tmp_path/"v1.csv").write_text("nose_x,nose_y,nose_conf,group\n1,2,1,3\n")
+    with pytest.raises(DataError, match="beside group, not read; .*NAME_x, NAME_y or NAME_likelihood"): open_dataset(tmp_path)
     (tmp_path/"v1.csv").write_text("frame,nose_x,nose_y,nose_p,tail_x,tail_y,tail_p\n0,1,2,.9,3,4,.8\n1,2,2,1,3,4,1\n")
     assert read_poses(tmp_path/"v1.csv", 30).xy[:, 0].tolist() == [[[1, 2], [3, 4]], [[2, 2], [3, 4]]]

@@ -20,7 +20,7 @@ from mabe_nb.data.folder.match_files import match_files
 from mabe_nb.data.formats.elan import elan_observations, read_elan
 from mabe_nb.data.formats.frame_tables import read_solomon, read_step_table
 from mabe_nb.data.kaggle import write_kaggle
-from mabe_nb.data.poses import read_poses
+from mabe_nb.data.poses import read_poses, tracked_points
 from mabe_nb.data.recording import LabNote, Recording
 from mabe_nb.data.splits import choose_videos
 from mabe_nb.errors import DataError
@@ -727,3 +727,61 @@ def test_tables_of_trajectories_are_read_and_learned_from(tmp_path):
     assert pair.xy[10, 1, 0].tolist() == [22, 11] and len(pair.bouts) == 1
     assert one.fps == 50 and one.xy[7, 0, 0].tolist() == [8, 3]
     assert {*match_files(data).table.tracker} == {"trajectories"}
+
+
+def wide(form="{a}_{p}_{c}", frames=300, animals=("resident", "intruder"), sure=""):
+    "A row for each frame, the points in columns of their own; and where they are."
+    xy = walk(frames, len(animals), 2, 2)
+    columns = {form.format(a=a, p=p, c=c): xy[:, i, j, k] if k < 2 else np.full(frames, .9)
+               for i, a in enumerate(animals) for j, p in enumerate(("Nose", "tail_base"))
+               for k, c in enumerate(("x", "y", sure)[:2 + bool(sure)])}
+    return pd.DataFrame(columns), xy
+
+
+@pytest.mark.parametrize("form,sure", [("{a}_{p}_{c}", "likelihood"), ("{a}.{p}.{c}", "conf"), ("{c}_{a}_{p}", ""),
+                                       ("{a} {p} {c} (px)", ""), ("{a}_{p}_{c}", "p")])
+@pytest.mark.parametrize("clock", ["frame", "Time", ""])
+def test_points_in_columns_of_their_own_are_read(tmp_path, form, sure, clock):
+    table, xy = wide(form, sure=sure)
+    if clock: table.insert(0, clock, np.arange(300) if clock == "frame" else (np.arange(300) / 30).round(3))
+    table.to_csv(tmp_path/"v1.csv", index=not clock, sep=";", decimal=",")
+    rec = read_poses(tmp_path/"v1.csv", None if clock == "Time" else 30)
+    assert rec.mice == ("resident", "intruder") and rec.parts == ("Nose", "tail_base")
+    assert rec.fps == 30 and np.allclose(rec.xy, xy, atol=1e-3)
+    if sure: assert np.isclose(tracked_points(tmp_path/"v1.csv")[1].confidence, .9).all()
+
+
+def test_a_folder_of_wide_tables_is_learned_from(tmp_path):
+    table, xy = wide()
+    table.assign(frame=range(1, 301)).drop(index=[7]).to_parquet(tmp_path/"v1.parquet", index=False)
+    table.assign(frame=range(300), speed=1.).to_csv(tmp_path/"v1_features.csv", index=False)
+    (tmp_path/"v1_boris.csv").write_text(
+        "Observation id,Media file,FPS,Subject,Behavior,Status,Time\nv1,v1.mp4,30,resident,rear,START,1\n"
+        "v1,v1.mp4,30,resident,rear,STOP,2\n")
+    data = open_dataset(tmp_path)
+    data.answer(data.settings.model_copy(update={"alone": ("rear",)}))
+    assert data.ids == ("v1",) and any("beside speed, not read" in f.message for f in data.findings())
+    rec = data["v1"]
+    assert np.isnan(rec.xy[[0, 8]]).all() and np.allclose(rec.xy[9], xy[8]) and len(rec.bouts) == 1
+
+
+@pytest.mark.parametrize("head", [
+    "video,nose_x,nose_y,tail_x,tail_y", "mouse,nose_x,nose_y,tail_x,tail_y", "frame,nose_x,nose_y,tail_x,tail_y,speed",
+    "frame,nose_x,nose_y,tail_x", "frame,nose_x,nose_y,nose_x,nose_y", "frame,kp1_x,kp1_y,kp2_x,kp2_y",
+    "frame,cam1_nose_x,cam1_nose_y,cam2_nose_x,cam2_nose_y", "frame,nose_velocity_x,nose_velocity_y,a_x,a_y",
+    "top_left_x,top_left_y,top_right_x,top_right_y"])
+def test_tables_that_only_look_like_poses_are_told(tmp_path, head):
+    (tmp_path/"v1.csv").write_text(head + "\n" + ",".join("1" * len(head.split(","))) + "\n")
+    for read in (read_poses, open_dataset):
+        with pytest.raises(DataError, match="columns of their own.*it is read where"): read(tmp_path/"v1.csv")
+
+
+@pytest.mark.parametrize("text,words", [
+    ("frame,nose_x,nose_y\n0,1,2\n1,1,2\n1,1,2\n", "row 4: gives a second place in frame 1"),
+    ("frame,nose_x,nose_y\n0,1,2\nframe,nose_x,nose_y\n0,1,2\n", "row 3: .*this is a head again"),
+    ("frame,nose_x,nose_y,ear_x,ear_y\n0,1,2,3,4\n1,1", "row 3: has 2 of 5 cells"),
+    ('frame,nose_x,nose_y\n0,"1,234.5",2\n', "row 2: nose_x is '1,234.5', expected a number"),
+    ("frame,mouse1_nose_x,mouse1_nose_y,mouse2_ear_x,mouse2_ear_y\n0,1,2,3,4\n", "'mouse2' has the body parts ear")])
+def test_damaged_wide_tables_are_refused_by_row(tmp_path, text, words):
+    (tmp_path/"v1.csv").write_text(text)
+    with pytest.raises(DataError, match=words): read_poses(tmp_path/"v1.csv", 30)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from .folder.files import sort_files
-from .folder.other_programs import other_program
+from .folder.other_programs import known_below, other_program
 from .folder.odd_files import looked_into, not_there, why_not
 from .folder import tracker_folder # noqa: F401 (in `READERS`)
 from . import calms21 # noqa: F401
@@ -116,7 +116,8 @@ def _open(path, split):
     odd = sort_files(path, 0).findings if path.is_dir() else []
     some = [f.message for f in odd if f.kind != "unknown_file"][:3]
     why = f"{why_not(path)}; looked for {known}, or a folder of such files"
-    raise DataError("; ".join([why, *(some or [f.message for f in odd[:1]])]), path)
+    some = some or known_below(path) or [f.message for f in odd[:1]]
+    raise DataError("; ".join([why, *some]), path)
 
 # %% ../../nbs/data/20_dataset.ipynb #e327b96d
 def open_dataset(

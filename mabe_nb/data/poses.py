@@ -31,6 +31,7 @@ from .formats.live_mouse_tracker import mouse_tracker_poses
 from .formats.readers import Points, TRACKERS, tracker, trackers
 from .formats.simba import simba_head, simba_poses, simba_units
 from .formats.text_tables import open_table
+from .formats.trajectories.wide_tables import why_not_wide
 from .formats.mabe22 import PARTS as JABS_PARTS
 from .recording import Finding, Recording, counted
 
@@ -53,8 +54,9 @@ def pose_source(
     except Exception as e: # h5py answers damage with exceptions of many kinds
         raise DataError(f"cannot be opened as a {path.suffix} file ({e})",
                         path) from None
-    raise DataError("is not recognised as a pose file; give source=, one of "
-                    + ", ".join(sorted(TRACKERS, key=str.lower)), path)
+    raise DataError("is not recognised as a pose file; " + (
+        why_not_wide(path)
+        or "give source=, one of " + ", ".join(sorted(TRACKERS, key=str.lower))), path)
 
 # %% ../../nbs/data/16_poses.ipynb #2d9a3076
 def _hdf(test):
@@ -99,9 +101,8 @@ for _name, _readers, _claims in (
         ("LightningPose", _DLC, lambda path: False), # as DeepLabCut's
         ("Anipose", {".csv": anipose_poses}, lambda path: (
             "fnum" in (names := _header(path)) # Its angles have none
-            and any(n.endswith("_x") for n in names)))):
+            and any(n.endswith("_z") for n in names)))):
     tracker(_name, tuple(_readers), _claims)(partial(_by_ending, readers=_readers))
-
 
 # %% ../../nbs/data/16_poses.ipynb #7d6a3efe
 @tracker("JABS", HDF, _hdf(lambda f: "poseest" in f))

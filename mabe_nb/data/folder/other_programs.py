@@ -4,16 +4,18 @@
 
 # %% auto #0
 __all__ = ['EXPORT', 'TRACKED', 'ONE_TABLE', 'JSON_WORDS', 'LOG', 'BOUTS', 'PREDICTED', 'SYLLABLES', 'DEEPOF', 'CSV_WORDS',
-           'HDF_WORDS', 'KNOWN', 'NAMES', 'YOLO', 'OF_YOLO', 'SENTENCES', 'other_program', 'is_known']
+           'HDF_WORDS', 'KNOWN', 'NAMES', 'YOLO', 'OF_YOLO', 'SENTENCES', 'other_program', 'is_known', 'known_below']
 
 # %% ../../../nbs/data/folder/22_other_programs.ipynb #a5aa1814
-import re
+import os, re
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
 from ..formats.binary.hdf import HDF, check_hdf
 from ..formats.binary.npy import mentions
 from ...errors import DataError
+from ...safe_names import printable
 
 # %% ../../../nbs/data/folder/22_other_programs.ipynb #95147991
 EXPORT = "export a table of its bouts as CSV, or its poses as DeepLabCut or SLEAP does"
@@ -113,3 +115,14 @@ def is_known(
     "Is there a sentence on it? False for what cannot be read."
     with suppress(DataError): return other_program(path) is not None
     return False
+
+# %% ../../../nbs/data/folder/22_other_programs.ipynb #ff017b36
+def known_below(
+    folder: Path,
+) -> list: # One sentence, or none
+    "What is said of the first file of a program that is not read, of 10,000 files."
+    below = (Path(at, name) for at, _, names in os.walk(folder)
+             for name in sorted(names))
+    found = (p for p in islice(below, 10_000) if p.is_file() and is_known(p))
+    return [f"{printable(p.relative_to(folder).as_posix())} {other_program(p)}"
+            for p in islice(found, 1)]

@@ -17,6 +17,7 @@ import pandas as pd
 
 from .text_tables import (
     as_numbers, check_rows, open_table, parse_number, read_table, rows_by)
+from .trajectories.long_tables import SECONDS
 from ..recording import bout_table, run_lengths
 from ...errors import ConfigError, DataError, first_line
 from ...files import regular_file
@@ -42,9 +43,10 @@ def simba_head(
     except OSError as e:
         raise DataError(f"cannot be read: {e.strerror}", path) from None
     for n, line in ((0, lines[:1]), (2, lines[2:])):
-        try: names = next(csv.reader(line), [])[1:]
+        try: first, *names = next(csv.reader(line), []) or [""]
         except csv.Error: continue
-        if points := _points_of(names): return points, names, n + 1
+        timed = first.strip().lower() in SECONDS # As in no table of SimBA
+        if (points := _points_of(names)) and not timed: return points, names, n + 1
     return [], [], 0
 
 # %% ../../../nbs/data/formats/26_simba.ipynb #9ed4c49b

@@ -288,9 +288,10 @@ def as_numbers(
         filled = cells.notna() & (cells.astype(str).str.strip() != "")
         out[column] = found = pd.to_numeric(cells.where(filled), errors="coerce")
         if (wrong := (found.isna() & filled).to_numpy()).any():
-            at = wrong.argmax()
-            raise DataError(
-                f"{name} is {str(cells.iloc[at])[:40]!r}, expected a number; a "
-                "spreadsheet may have changed it, export the file again", path,
-                f"row {at + head + 1}")
+            cell = str(cells.iloc[at := wrong.argmax()]).strip()
+            why = ("this is a head again: were files joined? Keep one video a file"
+                   if cell.lower() == str(name).lower() else
+                   "a spreadsheet may have changed it, export the file again")
+            raise DataError(f"{name} is {cell[:40]!r}, expected a number; {why}", path,
+                            f"row {at + head + 1}")
     return out
