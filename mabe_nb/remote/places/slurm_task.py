@@ -7,7 +7,7 @@ __all__ = ['task_folder', 'Task']
 
 # %% ../../../nbs/remote/places/58_slurm_task.ipynb #df3b07de
 import functools, os, random, signal, sys, threading, time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from ...files import read_json, write_json
@@ -38,7 +38,8 @@ def task_folder(
 # %% ../../../nbs/remote/places/58_slurm_task.ipynb #fc4a6ae9
 class Task:
     "One task of a job as submitit runs it: the runner, in this process."
-    asked = None # What Slurm says as it ends the job, see `preemption`
+    asked: Future | None = None # `preemption` as Slurm began to end the job
+
     def __init__(self, folder): self.folder = Path(folder)
 
     def checkpoint(self):
