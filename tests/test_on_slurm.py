@@ -9,6 +9,7 @@ import pickle
 import signal
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import psutil
@@ -22,6 +23,7 @@ from mabe_nb.files import write_json
 from mabe_nb.remote.groups.map import map as map_items
 from mabe_nb.remote.job import attach, jobs, submit
 from mabe_nb.remote.places.slurm import Backend, check_options, gres, parameters
+from mabe_nb.remote.places.slurm_queue import preemption, send_again
 
 MABE = str(Path(sys.executable).with_name("mabe"))
 SETTINGS = """{conv_channels: [16], lstm_hidden: 16, epochs: 4, stride: 40, batch_size: 4,
@@ -323,7 +325,7 @@ def test_preempted_on_slurm_it_goes_on(slurm):
           and b"attempt" in (job.folder/"log.1").read_bytes())
     for pid in (slurm/"pids").read_text().split(): os.kill(int(pid), signal.SIGUSR2)
     assert job.wait(100) == "done" and job.state()["attempt"] == 2
-    assert job.result()["size"] == "2" and (slurm/"asked").read_text() == "requeue 7\n"
+    assert job.result()["size"] == "2" and (slurm/"asked").read_text() == "requeue incomplete 7\n"
     script = (slurm/"script").read_text()
     for line in ("gres=gpu:a100:2", "partition=gpu", "reservation=mice", "time=63",
                  "ntasks-per-node=2", "signal=USR2@90", f"job-name=mabe-{job.id}"):
@@ -345,6 +347,30 @@ def test_a_number_in_what_a_site_prints_is_not_its_id(slurm):
     job = submit("1", on="slurm")
     job.cancel()
     assert (slurm/"cancelled").read_text() == "7\n"
+
+
+@pytest.mark.parametrize("asked, state, ends, again", [
+    ("RUNNING", "COMPLETING", 12, False), ("RUNNING", "COMPLETING", 20, True),
+    ("RUNNING", "COMPLETING", 27, True), ("COMPLETING", "COMPLETING", 10, True),
+    (None, "COMPLETING", 11, True), ("COMPLETING", "COMPLETING", 14, False)])
+def test_preempted_at_ten_o_clock_and_who_ended_it(slurm, asked, state, ends, again):
+    "It had ten seconds, or none; whoever ended it sooner than it was told cancelled it."
+    (slurm/"scontrol").write_text(f"""#!/bin/bash
+[ "$2" = show ] && echo 'JobId=7 JobState={state} EndTime=2026-11-30T10:00:{ends} \
+PreemptTime=2026-11-30T10:00:10' || echo "$@" >> {slurm}/asked""")
+    told = asked and (asked, datetime(2026, 11, 30, 10, 0, 10), datetime(2026, 11, 30, 10, 0, 20))
+    assert preemption("7")[0] == state and send_again("7", True, told) is again
+    assert (slurm/"asked").exists() is again
+
+
+def test_submitit_is_left_as_it_was(slurm, tmp_path):
+    from submitit import SlurmExecutor
+    (slurm/"hold").touch()
+    submit("1", on="slurm")
+    assert SlurmExecutor._get_job_id_from_submission_command("job 3 of 12; job 4") == "3"
+    (slurm/"refuse").touch()
+    with pytest.raises(MabeError, match="'sinfo' shows"): submit("1", on="slurm")
+    assert SlurmExecutor._get_job_id_from_submission_command("job 3 of 12; job 4") == "3"
 
 
 @pytest.mark.parametrize("word, status", [

@@ -37,6 +37,7 @@ finally:
     (CKPT/'new').write_text(str(n)); os.replace(CKPT/'new', CKPT/'n')
     print('saved', n, flush=True)
 """
+SLOW = STEPS.replace("time.sleep(0.5)", "time.sleep(2); print('saves', flush=True)\n    time.sleep(2)")
 
 
 @pytest.fixture(scope="module")
@@ -127,6 +128,21 @@ def test_preempted_at_once_it_saves_and_goes_on(how, tmp_path, monkeypatch):
         take_the_node(other)
         until(lambda: job.status() == "queued")
         goes_on(other, job)
+
+
+@pytest.mark.parametrize("how", ["CANCEL", "REQUEUE"])
+def test_cancelled_outside_while_it_saves_it_does_not_go_on(how, tmp_path, monkeypatch):
+    "By a person, more than a second after it was preempted, who has times written otherwise."
+    with real_slurm.running(tmp_path/"slurm", preempt=how, grace=20) as other:
+        monkeypatch.setenv("SLURM_CONF", other.env["SLURM_CONF"])
+        monkeypatch.setenv("SLURM_TIME_FORMAT", "relative")
+        job = send(SLOW, env="SLURM_TIME_FORMAT")
+        take_the_node(other)
+        until(lambda: "saves" in job.log())
+        other("scancel", number(job))
+        assert job.wait(60) == "cancelled" and "saved" in job.log()
+        other.until(lambda: not other("squeue", "-h"))
+        assert job.log().count("from") == 1 and job.status() == "cancelled"
 
 
 def test_requeued_it_goes_on(slurm):

@@ -2,12 +2,16 @@
 import copy
 import json
 import random
+import signal
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 from hypothesis import given, settings, strategies as st
+from waiting import processes_of, until
 
 from mabe_nb.errors import ConfigError
 from mabe_nb.measure import results
@@ -103,6 +107,27 @@ def test_memory_is_foretold_from_the_smallest():
     rows = sweep(cfg, Workload(28, 4), sizes=[16, 32, 256], on="local:cpu", seconds=0.2).rows
     line = fit_line(rows.batch[:2], rows.gb[:2])
     assert line(256) == pytest.approx(rows.gb[2], rel=0.1) and rows.gb[2] > 2 * rows.gb[1]
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_a_script_that_is_killed_leaves_no_probe_behind(how, mabe_home, tmp_path):
+    "One of a user's own, which heeds no signal; also while nobody has noted its end."
+    (tmp_path/"mine.py").write_text(
+        "import mabe_nb as mb\n"
+        "cfg = mb.TrainConfig(model_type='tcn', conv_channels=[4], sequence_length=8)\n"
+        "if __name__ == '__main__': mb.sweep(cfg, sizes=[4], on='local:cpu', seconds=600)\n")
+    script = subprocess.Popen([sys.executable, tmp_path/"mine.py"])
+    until(lambda: list(mabe_home.glob("jobs/*/attempt")))
+    job, = jobs()
+    until(lambda: len(processes_of(job.id)) == 2) # the runner, and the probe itself
+    script.send_signal(how)
+    until(lambda: not processes_of(job.id), 30)
+    assert job.status() == "cancelled" and script.wait() == -how
+
+
+def test_only_yes_or_no_ends_a_job_with_its_sender():
+    with pytest.raises(ConfigError, match="ends_with_sender is 1, expected True or False"):
+        submit("1", ends_with_sender=1)
 
 
 def test_what_is_the_same_and_what_is_not(monkeypatch):

@@ -15,7 +15,7 @@ from . import win32
 from .channel import LATE, ROOM, SPARE
 from .child import Cancelled, Child, close, end_child, watch
 from .log import Tee, secret_values
-from ...system import KILL, signal_name
+from ...system import KILL, POSIX, signal_name
 
 # %% ../../../nbs/remote/inside/10_runner.ipynb #f2437408
 def _outcome(child, in_time, timeout):
@@ -151,6 +151,15 @@ def _on_term(number, frame):
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise Cancelled
 
+# %% ../../../nbs/remote/inside/10_runner.ipynb #e641074a
+def _end_with(sender, folder):
+    "Cancel the job once the process that sent it is gone."
+    from mabe_nb.locks import has_ended
+    parent = os.getppid() # On POSIX another one then, also if nobody has noted its end
+    while os.getppid() == parent and not has_ended(sender): time.sleep(0.5)
+    (folder/"cancel").touch()
+    if POSIX: os.kill(os.getpid(), signal.SIGTERM) # on Windows the runner sees the file
+
 # %% ../../../nbs/remote/inside/10_runner.ipynb #fd86ea07
 def main(
     folder, # The job's folder
@@ -159,6 +168,9 @@ def main(
     "Run one job as a program: 0 once it has a status, 130 if it was preempted."
     signal.signal(signal.SIGTERM, _on_term)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    spec = read_json(Path(folder)/"job.json")
+    if spec.get("options", {}).get("ends_with_sender"): threading.Thread(
+        target=_end_with, args=[spec["sender"], Path(folder)], daemon=True).start()
     try: run(folder, out=None if how == "quiet" else sys.stdout.buffer)
     except Cancelled: return 0
     except KeyboardInterrupt: return 130

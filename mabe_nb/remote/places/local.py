@@ -51,7 +51,9 @@ def _launch(folder, alive, cwd): # `cwd`: what relative paths are of
     return {"pid": process.pid} if fcntl else win32.known(process.pid)
 
 # %% ../../../nbs/remote/places/20_local.ipynb #9c84ee0e
-@place("local", options={"data": "a folder, `{DATA}` in a command, `DATA` in a cell"})
+@place("local", options={
+    "data": "a folder, `{DATA}` in a command, `DATA` in a cell",
+    "ends_with_sender": "True: it is cancelled once the process that sent it is gone"})
 class Backend(DiskPlace):
     "Jobs as processes of this machine."
     def start(self, folder, spec):
@@ -82,6 +84,8 @@ class Backend(DiskPlace):
 @patch
 def check_options(self: Backend, spec):
     DiskPlace.check_options(self, spec)
+    if not isinstance(own := spec["options"].get("ends_with_sender", False), bool):
+        raise ConfigError(f"ends_with_sender is {own!r}, expected True or False")
     if not spec["gpu"] or rents(self.name): return # One's own place may be made of this
     raise ConfigError(f"gpu is {spec['gpu']!r}, but 'local' is this machine, with the "
                       "card that it has or none; name a place that rents it with on= "

@@ -17,7 +17,7 @@ from ..events import one_line
 from .job_state import checked_state, unended
 from .local import last_words
 from .slurm_queue import (all_jobs_in_queue, ask_slurm, beats,
-                                                end_at_slurm, own_queue, sent_id, waits)
+                                                end_at_slurm, own_ids, own_queue, waits)
 from .slurm_task import Task
 
 # %% ../../../nbs/remote/places/60_slurm.ipynb #e5c205e6
@@ -272,14 +272,13 @@ def cancel(self: Backend, folder, spec, grace=15.0):
 # %% ../../../nbs/remote/places/60_slurm.ipynb #054dd421
 def _submit(folders, spec, cluster, at_once):
     "Hand jobs to submitit, several as one array; their ids there."
-    from submitit import AutoExecutor, SlurmExecutor
+    from submitit import AutoExecutor
     from submitit.core.utils import FailedJobError, FailedSubmissionError
-    SlurmExecutor._get_job_id_from_submission_command = staticmethod(sent_id)
     again = {f"{cluster}_max_num_timeout": 1000}
     executor = AutoExecutor(folders[0]/"submitit", cluster, **again)
     executor.update_parameters(**parameters(spec), slurm_array_parallelism=at_once)
     try:
-        with redirect_stderr(io.StringIO()), executor.batch(): # it prints its errors
+        with own_ids(), redirect_stderr(io.StringIO()), executor.batch(): # it prints
             sent = [executor.submit(Task(f)) for f in folders]
         return [job.job_id for job in sent]
     except (FailedJobError, FailedSubmissionError) as e:

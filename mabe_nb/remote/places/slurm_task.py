@@ -6,14 +6,16 @@
 __all__ = ['task_folder', 'Task']
 
 # %% ../../../nbs/remote/places/58_slurm_task.ipynb #df3b07de
-import functools, os, random, signal, subprocess, threading, time
+import functools, os, random, signal, sys, threading, time
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from ...files import read_json, write_json
 from ...patch import patch
 from ..inside.runner import Cancelled, Preempted, run
 from .base import DiskPlace
-from .slurm_queue import BEAT, ask_slurm, beat, ended_for_another
+from .slurm_queue import (
+    BEAT, ask_slurm, beat, preemption, send_again)
 
 # %% ../../../nbs/remote/places/58_slurm_task.ipynb #c68d4195
 def task_folder(
@@ -36,10 +38,12 @@ def task_folder(
 # %% ../../../nbs/remote/places/58_slurm_task.ipynb #fc4a6ae9
 class Task:
     "One task of a job as submitit runs it: the runner, in this process."
+    asked: Future | None = None # `preemption` as Slurm began to end the job
+
     def __init__(self, folder): self.folder = Path(folder)
 
     def checkpoint(self):
-        "What submitit submits again after a preemption."
+        "What submitit starts again without a Slurm, as on this machine."
         from submitit.helpers import DelayedSubmission
         return DelayedSubmission(Task(self.folder))
 
@@ -48,8 +52,9 @@ class Task:
         env, number = JobEnvironment(), getattr(signal, "SIG" + JobEnvironment.USR_SIG)
         at_slurm, commit = env.cluster == "slurm", functools.partial(beat, self.folder)
         if (self.folder/"cancel").exists(): return
-        requeue = signal.signal(number, self._interrupt)
-        if at_slurm: signal.signal(signal.SIGTERM, self._interrupt)
+        interrupt = functools.partial(self._interrupt, env)
+        requeue = signal.signal(number, interrupt)
+        if at_slurm: signal.signal(signal.SIGTERM, interrupt)
         threading.Thread(target=self._heed, args=[number], daemon=True).start()
         try:
             folder = task_folder(self.folder, env.global_rank)
@@ -57,7 +62,8 @@ class Task:
             commit()
             run(folder, commit, BEAT, settle=2.0 if at_slurm else 0.0)
         except KeyboardInterrupt:
-            if not at_slurm or self._goes_on(env): _send_again(requeue, number)
+            if not at_slurm: requeue(number, None)
+            if self._goes_on(env): sys.exit(-1) # as submitit does
         except Cancelled: return
         finally:
             for n in (number, signal.SIGTERM): signal.signal(n, signal.SIG_IGN)
@@ -71,26 +77,23 @@ def _heed(self: Task, number):
 
 
 @patch
-def _interrupt(self: Task, number, frame):
+def _interrupt(self: Task, env, number, frame):
     for n in {number, signal.SIGTERM}: signal.signal(n, signal.SIG_IGN)
     if (self.folder/"cancel").exists(): raise Cancelled
+    if env.cluster == "slurm" and env.global_rank == 0: # before somebody cancels it
+        self.asked = ThreadPoolExecutor(1).submit(preemption, env.job_id)
     raise Preempted if number == signal.SIGTERM else KeyboardInterrupt
 
 
 @patch
 def _goes_on(self: Task, env) -> bool:
-    "Has this task to send the job to the queue again?"
+    "Send the job to the queue again, if that is left to this task."
     if env.global_rank: return False
-    word, _ = ask_slurm(env.raw_job_id) or ("", "")
+    word, _ = ask_slurm(env.job_id) or ("", "")
     if word == "CANCELLED": DiskPlace().write_cancelled(self.folder)
-    return word in ("", "RUNNING", "PREEMPTED") or word == "COMPLETING" and \
-        ended_for_another(env.raw_job_id) # else Slurm itself has seen to it
-
-
-def _send_again(requeue, number):
-    "Let submitit do it, unless Slurm was faster."
-    try: requeue(number, None)
-    except subprocess.SubprocessError: return
+    ended = word in ("COMPLETING", "PREEMPTED")
+    return (ended or word in ("", "RUNNING")) and send_again(
+        env.job_id, ended, self.asked and self.asked.result())
 
 # %% ../../../nbs/remote/places/58_slurm_task.ipynb #cf13d260
 def _is_where_it_was_sent_from(folder) -> bool:
