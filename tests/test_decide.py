@@ -298,6 +298,19 @@ def test_nor_where_no_other_fold_is_scored():
     assert scores["optimism"] == round(scores["in_sample"] - scores["macro_f1"], 4) > 0.02
 
 
+def test_nor_do_the_shares_of_the_mean():
+    "They were those of the decision that is kept, which the same videos had chosen."
+    rng, told = np.random.default_rng(0), []
+    for i in range(6): # In each fold another member is right
+        y = np.repeat(rng.random(40) < 0.3, 20)
+        right, wrong = (np.stack([1 - q, q], 1) for q in (0.1 + 0.8 * y, 0.9 - 0.8 * y))
+        p = np.stack([right, wrong] if i < 2 else [wrong, right])
+        told.append(OutOfFold(p, y[:, None].astype(np.int8), 30.0, int(i >= 2), "", str(i)))
+    shares = [(0.5, 0.5), (1.0, 0.0), (0.0, 1.0)]
+    scores = oof_scores(["a", "b"], told, choose(told, shares), ("x",), shares)
+    assert scores["mean"] < min(scores["members"].values()) and scores["members"]["b"] > 0.5
+
+
 def test_a_lab_left_out_is_judged_by_common_decisions():
     told = [s._replace(fold="AB".index(s.lab)) for s in
             videos(4, 10, lab="A") + videos(5, 10, lab="B", scale=0.55)]

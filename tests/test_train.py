@@ -249,7 +249,8 @@ def test_changing_the_judging_videos_changes_nothing_that_is_fitted(colony, tmp_
 
 def test_nothing_but_the_training_videos_says_how_frequent_and_how_short_actions_are(run, colony, monkeypatch):
     "Nor weighs classes: judging videos choose whether it is used, and not what it is."
-    monkeypatch.setattr(postprocess, "log_loss", lambda of, n=count(): next(n)) # rates are kept
+    losses = count()
+    monkeypatch.setattr(postprocess, "log_loss", lambda of: next(losses)) # rates are kept
     monkeypatch.setattr(postprocess, "LEAST_COST", 1)
     monkeypatch.setattr(postprocess, "where_found", lambda least, counts: least)
     clf = replace(load_classifier(run/"run"/"best.safetensors"), usual=(), least_ms=())

@@ -77,6 +77,6 @@ def poses_hash(
 ) -> str: # 32 hexadecimal digits
     "The same for the same tracks, whatever their names, order, frame rate or scale."
     tracks = rec.xy.reshape(len(rec.xy), -1, 2).swapaxes(0, 1)
-    each = sorted(hashlib.blake2b(np.ascontiguousarray(track), digest_size=16).digest()
+    each = sorted(hashlib.blake2b(track.tobytes(), digest_size=16).digest()
                   for track in tracks if np.isfinite(track).any())
     return hashlib.blake2b(b"".join(each), digest_size=16).hexdigest()

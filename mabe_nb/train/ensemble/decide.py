@@ -284,16 +284,16 @@ def oof_scores(
     codes, chosen = nested(sequences, shares)
     own, whole = (counts_by_video(sequences, codes),
                   labelled_sequences(sequences, codes, chosen))
-    score = lambda codes: round(macro_f1(sequences, codes), 4)
-    by = lambda one: score([codes_of(one, s) for s in sequences])
-    most_probable = lambda some: by(Decision((None,) * len(actions), 0.0, tuple(some)))
-    f1, kept = score(codes), by(decision)
+    by = lambda d: round(macro_f1(sequences, [codes_of(d(s), s) for s in sequences]), 4)
+    plain = lambda shares: Decision((None,) * len(actions), 0.0, tuple(shares))
+    f1, kept = round(macro_f1(sequences, codes), 4), by(lambda s: decision)
     return {"counts": {v: dict(zip(actions, c.tolist())) for v, c in own.items()},
-            "macro_f1": f1, "mean": most_probable(decision.shares),
+            "macro_f1": f1, "mean": by(lambda s: plain(chosen[s.fold].shares)),
             "seen": seen_counts((s.labels for s in sequences), actions),
             "looked_at": time_looked_at((s.labels, s.fps) for s in sequences),
             **lab_means(whole, {s.video: s.lab for s in sequences}, actions),
             **sequence_scores(whole, actions), **_over_labs(sequences, whole, actions),
             "in_sample": kept, "optimism": round(kept - f1, 4),
             "f1": f1_by_action(own.values(), actions),
-            "members": dict(zip(names, map(most_probable, np.eye(len(names)))))}
+            "members": {name: by(lambda s, of=shares: plain(of))
+                        for name, shares in zip(names, np.eye(len(names)))}}

@@ -112,8 +112,8 @@ def stack_out_of_fold(
     inputs = fold_inputs(specs, tasks, splits)
     roles = ([s.which for s in specs], [s.ordered for s in specs],
             [False, *(directed[a] is True for a in prepared.actions)])
-    stacked = lambda i: completed(np.stack([of[i] for of in oof.values()]), *roles)
-    return [OutOfFold(without_unseen(stacked(i), inputs[fold[row.video_id]], prepared, i),
+    p_of = lambda i: completed(np.stack([of[i] for of in oof.values()]), *roles)
+    return [OutOfFold(without_unseen(p_of(i), inputs[fold[row.video_id]], prepared, i),
                       prepared.labels(i), float(row.fps), fold[row.video_id],
                       row.lab_id, row.video_id)
             for i, row in enumerate(prepared.sequences.itertuples())]

@@ -62,7 +62,7 @@ class Start(NamedTuple):
     clf: Classifier
     file: Path # Its weights
     sources: Path # What it learned from; None: not known
-    learned: frozenset # Digests of videos that it and all that it began with learned from
+    learned: frozenset # Digests of what it and all that it began with learned from
     known: bool # Do all of these tell them by `poses_hash`?
 
 # %% ../../../nbs/train/folder/40_fine_tuning.ipynb #537fd481
@@ -149,8 +149,8 @@ def apply(self: Start,
     seen = [v for v in valid_ids if self.learned & {
         data.prepared.videos[v][k] for k in ("poses", "tracks")}]
     if not self.known:
-        data.notes.append("the run that this one started from does not tell all that it "
-                          "learned from: more validation videos may be among that, "
+        data.notes.append("the run that this one started from does not tell all that "
+                          "it learned from: more validation videos may be among it, "
                           "of which the scores flatter")
     if seen:
         data.notes.append(f"the run that this one started from had learned from "
