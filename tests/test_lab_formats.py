@@ -785,3 +785,27 @@ def test_tables_that_only_look_like_poses_are_told(tmp_path, head):
 def test_damaged_wide_tables_are_refused_by_row(tmp_path, text, words):
     (tmp_path/"v1.csv").write_text(text)
     with pytest.raises(DataError, match=words): read_poses(tmp_path/"v1.csv", 30)
+
+
+DLC_TABLE = "scorer,DLC_x,DLC_x,DLC_x\nbodyparts,nose,nose,nose\ncoords,x,y,likelihood\n0,1.5,2,.9\n1,1.5,2,.9\n"
+SESSION_TABLE = "time,x1,y1,x2,y2\n0,1.5,2,3,4\n.04,1.5,2,3,4\n"
+TIDY = "frame,time,individual,x,y,probability\n0,0,0,1.5,2,.9\n0,0,1,3,4,.9\n"
+
+
+@pytest.mark.parametrize("text,words", [
+    (DLC_TABLE * 2, "row 6: .*this is a head again"), (DLC_TABLE + DLC_TABLE[-22:], "frame numbers repeat, 0 is the first"),
+    (SESSION_TABLE * 2, "row 4: time is 'time'.*this is a head again"),
+    (SESSION_TABLE + SESSION_TABLE[17:], "row 4: goes back in time: were files joined"),
+    (TIDY + "0,0,1,3,4,.9\n", "row 4: gives an animal a second place in its frame")])
+def test_joined_tables_of_a_tracker_are_refused_by_row(tmp_path, text, words):
+    (tmp_path/"v1.csv").write_text(text)
+    with pytest.raises(DataError, match=words): read_poses(tmp_path/"v1.csv", 25)
+
+
+@pytest.mark.parametrize("text", [DLC_TABLE, SESSION_TABLE])
+@pytest.mark.parametrize("change", [lambda s: s.replace(",", ", "), lambda s: s.replace("\n", ",\r\n"),
+                                    lambda s: '"' + s.rstrip().replace(",", '","').replace("\n", '"\n"') + '"\n'])
+def test_tables_of_a_tracker_that_a_spreadsheet_saved(tmp_path, text, change):
+    (tmp_path/"v1.csv").write_bytes(change(text).encode())
+    rec = read_poses(tmp_path/"v1.csv", 25)
+    assert rec.xy[:, 0, 0].tolist() == [[1.5, 2]] * 2 and not np.isnan(rec.xy).any()

@@ -192,6 +192,8 @@ def test_a_table_of_groups_names_files(tmp_path):
     path = tmp_path/"g.csv"
     path.write_text("FileName,Group\nv1.mp4,drug\nv2.AVI,veh\nv.3,drug\n")
     assert read_groups(path).video.tolist() == ["v1", "v2", "v.3"]
+    path.write_text("video,Group\nC:\\lab\\v1.mp4,drug\n\\\\server\\share\\v2.avi,veh\n/home/a/v.3,drug\nday1/v4,veh\n")
+    assert read_groups(path).video.tolist() == ["v1", "v2", "v.3", "day1_v4"]
     path.write_text("VIDEO_ID,Group\nv1.mp4,drug\n")
     assert read_groups(path).columns.tolist() == ["video", "Group"]
     path.write_text("video,filename\nv1,drug\n")

@@ -9,6 +9,7 @@ __all__ = ['KEYS', 'UNITS', 'checked_groups', 'read_groups', 'with_groups', 'unm
 
 # %% ../../nbs/analysis/30_groups.ipynb #6b422da5
 import io
+from pathlib import PureWindowsPath
 
 import numpy as np
 import pandas as pd
@@ -20,7 +21,7 @@ from ..errors import ConfigError, DataError, first_line, plural
 from ..data.folder.films import FILMS
 from ..data.folder.names import did_you_mean
 from ..data.formats.bout_tables import OF_VIDEO
-from ..data.formats.text_tables import check_table, text_of
+from ..data.formats.text_tables import check_table, delimiter, text_of
 from ..data.recording import some_of
 from ..safe_names import differ_in_capitals, plain_id
 
@@ -28,7 +29,8 @@ from ..safe_names import differ_in_capitals, plain_id
 KEYS = "video", "animal", "subject" # Other columns are groups
 
 
-def _video(name): # v1.mp4 is v1
+def _video(name): # C:\lab\v1.mp4 is v1, and so is v1.mp4
+    name = PureWindowsPath(name).name if PureWindowsPath(name).anchor else name
     stem, dot, film = name.rpartition(".")
     return plain_id(stem if dot + film.lower() in FILMS else name)
 
@@ -61,11 +63,9 @@ def read_groups(
 ) -> pd.DataFrame: # All columns as text
     "Who belongs to which group. Raises `DataError` naming what the table lacks."
     check_table(path)
-    text = io.StringIO(text_of(path, "a CSV table", 2**24))
-    head = text.readline()
-    text.seek(0)
-    comma = max(",;\t", key=head.count)
-    try: table = pd.read_csv(text, dtype=str, keep_default_na=False, sep=comma)
+    text = text_of(path, "a CSV table", 2**24)
+    try: table = pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False,
+                             sep=delimiter(text.splitlines()[:1]))
     except ValueError as e:
         raise DataError(f"is no CSV table ({first_line(e)})", path) from None
     return checked_groups(table, path)

@@ -128,14 +128,14 @@ def _bare(rows): # Rows of a head without names for its rows, 0: it is none
 def _head(path):
     "The cells of the rows above the first frame, and whether frames have no number."
     check_table(path, 2**15, 2**22)
-    head = read_table(path, header=None, nrows=4, dtype=str).values
+    head = read_table(path, header=None, nrows=4, dtype=str,
+                      skipinitialspace=True).values
     if "coords" in head[:, 0]:
         return head[:list(head[:, 0]).index("coords") + 1], False
     if bare := _bare(head):
         return np.insert(head[:bare], 0, LEVELS[-bare:], 1), True
     raise DataError("has no row 'coords' among its first four, as DeepLabCut writes; "
                     "is it cut off, or are rows and columns exchanged?", path)
-
 
 # %% ../../../nbs/data/formats/12_deeplabcut.ipynb #a026782e
 def is_dlc_csv(
@@ -155,7 +155,8 @@ def csv_poses(
     "Points and likelihoods of a table in text. Raises `DataError`."
     head, bare = _head(path)
     check_rows(path, len(head))
-    try: table = read_table(path, header=None, skiprows=len(head))
+    try: table = read_table(path, header=None, skiprows=len(head),
+                            skipinitialspace=True)
     except pd.errors.EmptyDataError:
         raise DataError("has a head and no frames", path) from None
     if bare: table = table.rename(columns=lambda c: c + 1).reset_index(names=0)

@@ -66,7 +66,9 @@ def at_frames(
     if (whole != np.floor(whole)).any() or whole.min() < 0:
         raise DataError("frame numbers are not whole numbers from 0", path)
     if len(np.unique(whole)) != len(whole):
-        raise DataError("frame numbers repeat; expected each frame once", path)
+        twice = whole[pd.Series(whole).duplicated().to_numpy().argmax()]
+        raise DataError(f"frame numbers repeat, {twice:.15g} is the first; expected "
+                        "each frame once: were files joined?", path)
     if whole.max() >= 100 * len(whole) + 100_000:
         raise DataError(f"frame {whole.max():.15g} in a file of {len(whole):,} rows; "
                         "expected frame numbers of one video", path)
@@ -211,9 +213,10 @@ def _read_tracks(path):
     "The table as it stands, with names of tracks as text."
     check_table(path, 2**15, 2**22)
     check_rows(path, 1)
-    names = [n for n in read_table(path, nrows=0) if n.endswith("track")]
+    names = [n for n in read_table(path, nrows=0, skipinitialspace=True)
+             if n.endswith("track")]
     table = read_table(path, dtype=dict.fromkeys(names, str), keep_default_na=False,
-                       na_values=["", "nan"])
+                       na_values=["", "nan"], skipinitialspace=True)
     own = [n for n in table if re.search(r"(^|\.)(x|y|score)$|^frame_idx$", n)]
     return table.assign(**as_numbers(table[own], own, path, 1))
 

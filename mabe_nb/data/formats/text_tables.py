@@ -290,7 +290,7 @@ def as_numbers(
         if (wrong := (found.isna() & filled).to_numpy()).any():
             cell = str(cells.iloc[at := wrong.argmax()]).strip()
             why = ("this is a head again: were files joined? Keep one video a file"
-                   if cell.lower() == str(name).lower() else
+                   if cell.lower() in (str(name).lower(), "scorer") else
                    "a spreadsheet may have changed it, export the file again")
             raise DataError(f"{name} is {cell[:40]!r}, expected a number; {why}", path,
                             f"row {at + head + 1}")

@@ -56,8 +56,9 @@ _WIDE = re.compile(r"(time|seconds)(,x\d+,y\d+)+")
 _TIDY = "frame,time,individual,x,y,probability"
 
 
-def _head(path):
-    with open_table(path, "replace") as f: return f.readline(2**20).strip()
+def _head(path): # As a spreadsheet leaves it, too
+    with open_table(path, "replace") as f:
+        return re.sub('[" ]', "", f.readline(2**20).strip()).rstrip(",")
 
 
 def _is_hdf(path):
@@ -92,6 +93,7 @@ def _numbers(path):
     check_table(path, 2**12, 2**17)
     check_rows(path, 1)
     table = read_table(path)
+    table = table[[n for n in table if n[:8] != "Unnamed:" or table[n].notna().any()]]
     if not len(table): raise DataError("has a head and no frames", path)
     return as_numbers(table, table, path, 1).to_numpy(float)
 
@@ -101,6 +103,10 @@ def _by_frame(rows, path):
     at = rows[:, [0, 2]]
     if not np.isfinite(at).all() or (at % 1).any() or at.min() < 0:
         raise DataError("has a frame or an animal without its number", path)
+    _, first = np.unique(at, axis=0, return_index=True)
+    if len(first) < len(at): raise DataError(
+        "gives an animal a second place in its frame: were files joined?", path,
+        f"row {np.setdiff1d(np.arange(len(at)), first)[0] + 2}")
     shape = tuple((at.max(0) + 1).astype(int))
     if np.prod(shape) > 100 * len(rows) + 2**20:
         raise DataError(f"numbers {shape[0]:,} frames and {shape[1]:,} animals in "
@@ -119,6 +125,8 @@ def _of_table(path):
     if len(times) > 1 and not (isinstance(out, dict) and out.get("frames_per_second")):
         out = {"frames_per_second": round((len(times) - 1) / np.ptp(times), 2)}
     if tidy: xy, sure = _by_frame(rows, path)
+    elif (back := np.flatnonzero(np.diff(rows[:, 0]) < 0)).size: raise DataError(
+        "goes back in time: were files joined?", path, f"row {back[0] + 3}")
     else:
         xy, sure = rows[:, 1:].reshape(len(rows), -1, 2), None
         beside = path.with_name("id_probabilities.csv")
