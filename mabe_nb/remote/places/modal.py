@@ -180,7 +180,8 @@ def start_many(self: Backend, jobs, at_once):
         if isinstance(e, Unanswered) or not isinstance(e, MabeError):
             left.pop(id, None) # it may have begun, and need its folder
         with suppress(MabeError): # what came first is told
-            if not spec["handle"]: remove(volume, *(f"jobs/{i}" for i in left), silent=10)
+            paths = [f"jobs/{i}" for i in left if not spec["handle"]]
+            remove(volume, *paths, silent=10)
         raise
 
 # %% ../../../nbs/remote/places/44_modal.ipynb #ccd1970a
