@@ -4,9 +4,12 @@ import os
 import pickle
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 import time
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
@@ -219,6 +222,31 @@ def test_a_start_whose_answer_was_lost_is_found_and_stopped(cloud, monkeypatch):
         with pytest.raises(ConfigError, match="is running"): same.resume()
     other.cancel()
     assert other.status() == job.status() == "cancelled"
+    until(lambda: not cloud.cloud.busy())
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_ctrl_c_while_a_start_gets_no_answer_leaves_no_call_without_a_word(again, cloud, monkeypatch):
+    "It ends soon and says so; what begins there once the wire is back is found, and ends."
+    real, before = modal_place.spawned, {job.id for job in jobs()}
+    def silent(function, *args):
+        cloud.call(lambda: cloud.cloud.wire.hush(True))
+        threading.Timer(0.5, os.kill, [os.getpid(), signal.SIGINT]).start()
+        return real(function, *args)
+    if again:
+        old = send("1/0")
+        assert old.wait() == "error"
+    with monkeypatch.context() as patch, warnings.catch_warnings(record=True) as told, \
+            pytest.raises(KeyboardInterrupt):
+        patch.setattr(modal_place, "spawned", silent)
+        patch.setattr(modal_volume, "SILENT", 600) # for ever, in a test
+        try: old.resume() if again else send("import time; time.sleep(60)")
+        finally: cloud.call(lambda: cloud.cloud.wire.hush(False))
+    job, = (job for job in jobs() if job.id not in before)
+    assert again or f"'mabe jobs cancel {job.id}'" in str(told[0].message)
+    until(lambda: job.status() != "queued")
+    job.cancel()
+    assert job.status() in ("cancelled", "error")
     until(lambda: not cloud.cloud.busy())
 
 

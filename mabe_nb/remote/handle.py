@@ -200,7 +200,7 @@ def _start_again(self: Job, state):
     costs.set_aside(self, self.cost(state))
     (self.folder/"status.json").unlink(missing_ok=True)
     try: self.spec["handle"] = self.backend.start(self.folder, self.spec)
-    except Unanswered: # it may have begun there
+    except (Unanswered, KeyboardInterrupt): # it may have begun there
         self.unanswered()
         raise
     except MabeError: # it is what it was

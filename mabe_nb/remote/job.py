@@ -139,6 +139,7 @@ def cancel_started(made, error):
             interrupted = job is last and not isinstance(error, MabeError)
             if job.spec["handle"] or interrupted and job.find(): job.cancel()
         except MabeError as e:
+            if job is last: job.unanswered()
             warnings.warn(f"job {job.id} was started and could not be stopped ({e}); "
                           f"'mabe jobs cancel {job.id}' tries again", stacklevel=3)
         else: shutil.rmtree(job.folder, ignore_errors=True)
@@ -271,10 +272,8 @@ def jobs() -> list:
 def refresh_reserved() -> float: # USD
     "Look after jobs whose end was not seen; what the others may still cost."
     for job in all_jobs():
-        if not job.spec.get("most_usd") or (job.folder/"receipt.json").exists():
-            continue
-        try: job.state()
-        except MabeError: continue # no network: it counts as before
+        if job.spec.get("most_usd") and not (job.folder/"receipt.json").exists():
+            with suppress(MabeError): job.state() # no network: it counts as before
     return reserved(jobs_folder())
 
 # %% ../../nbs/remote/40_job.ipynb #6984900a

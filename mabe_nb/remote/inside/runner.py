@@ -157,7 +157,7 @@ def _end_with(sender, folder):
     from mabe_nb.locks import has_ended
     parent = os.getppid() # On POSIX another one then, also if nobody has noted its end
     while os.getppid() == parent and not has_ended(sender): time.sleep(0.5)
-    (folder/"cancel").touch()
+    with suppress(OSError): (folder/"cancel").touch() # a full disk
     if POSIX: os.kill(os.getpid(), signal.SIGTERM) # on Windows the runner sees the file
 
 # %% ../../../nbs/remote/inside/10_runner.ipynb #fd86ea07

@@ -10,7 +10,7 @@ import io, json, math, re, time
 from contextlib import suppress
 from importlib.util import find_spec
 
-from ...errors import ConfigError, DataError
+from ...errors import ConfigError, DataError, MabeError
 from ...files import atomic
 from ...hardware.billing import LEG, UNSEEN, most_seconds, most_starts
 from ...safe_names import safe_id
@@ -137,14 +137,14 @@ def call(self: Backend, spec):
 
 
 @patch
-def kept(self: Backend, spec, name):
-    return read_small(self.volume(spec), f"jobs/{spec['id']}/{name}")
+def kept(self: Backend, spec, name, silent=None):
+    return read_small(self.volume(spec), f"jobs/{spec['id']}/{name}", silent=silent)
 
 # %% ../../../nbs/remote/places/44_modal.ipynb #ccc9b1fe
 @patch
 def found(self: Backend, folder, spec):
     try:
-        started = json.loads(self.kept(spec, "job.json"))["started"]
+        started = json.loads(self.kept(spec, "job.json", 10))["started"]
         return {"call": None} if started == spec["started"] else {}
     except (FileMissing, KeyError, TypeError, ValueError, RecursionError): return {}
 
@@ -165,7 +165,7 @@ def start_many(self: Backend, jobs, at_once):
     o, volume = settings(spec), self.volume(spec)
     left = dict.fromkeys(s["id"] for _, s in jobs)
     files = manifest(o["data"]) if o["data"] else None
-    app, function = function_for(spec, o)
+    (app, function), id = function_for(spec, o), None
     def put(batch):
         for folder, one in jobs: _put_job(batch, folder, one, files)
     try:
@@ -177,9 +177,11 @@ def start_many(self: Backend, jobs, at_once):
             del left[id]
             yield {"call": call, "app": app}
     except BaseException as e:
-        if isinstance(e, Unanswered): # it may need its folder
-            del left[next(iter(left))]
-        if not spec["handle"]: remove(volume, *(f"jobs/{id}" for id in left))
+        if isinstance(e, Unanswered) or not isinstance(e, MabeError):
+            left.pop(id, None) # it may have begun, and need its folder
+        with suppress(MabeError): # what came first is told
+            paths = [f"jobs/{i}" for i in left if not spec["handle"]]
+            remove(volume, *paths, silent=10)
         raise
 
 # %% ../../../nbs/remote/places/44_modal.ipynb #ccd1970a

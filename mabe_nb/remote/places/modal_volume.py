@@ -166,20 +166,21 @@ def read_file(
     volume, # `modal.Volume`
     path: str, # File on it
     limit: int, # Most bytes
+    silent: float = None, # As for `in_thread`
 ): # Its bytes, in pieces
     "The bytes of a file. Raises `FileMissing`, and `DataError` past the limit."
     try:
         with client_errors():
-            for data in in_thread(lambda over: volume.read_file(path)):
+            for data in in_thread(lambda over: volume.read_file(path), silent=silent):
                 limit -= len(data)
                 if limit < 0: raise DataError("is larger than allowed", path)
                 yield data
     except FileNotFoundError: raise FileMissing("file not found", path) from None
 
 
-def read_small(volume, path, limit=2**20) -> bytes:
+def read_small(volume, path, limit=2**20, silent=None) -> bytes:
     "A small file, whole."
-    return b"".join(read_file(volume, path, limit))
+    return b"".join(read_file(volume, path, limit, silent))
 
 # %% ../../../nbs/remote/places/40_modal_volume.ipynb #fa686e83
 MOST_SHOWN = 50 # Jobs of a Volume, the newest
@@ -234,10 +235,11 @@ def send_data(
 def remove(
     volume, # `modal.Volume`
     *paths, # Files or folders on it
+    silent: float = None, # As for `in_thread`, each
 ):
     "Take away what is there."
     for path in paths:
-        try: answer(lambda path=path: volume.remove_file(path, recursive=True))
+        try: answer(lambda path=path: volume.remove_file(path, recursive=True), silent)
         except (FileNotFoundError, UnknownToModal): continue
 
 # %% ../../../nbs/remote/places/40_modal_volume.ipynb #2a0f3da4
