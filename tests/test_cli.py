@@ -621,6 +621,7 @@ def test_what_is_missing_is_named_with_a_line_that_would_do(mabe, words, said):
 
 @pytest.mark.parametrize("words, said", [
     (["--budget", "$20"], "--budget is '$20', expected a number"),
+    (["--budget", "10,5"], "--budget is '10,5', expected a number, decimals after a point"),
     (["--budget", "20", "--runs", "1.5"], "--runs is '1.5', expected a whole number")])
 def test_what_is_no_number_is_told_without_a_programmers_word(mabe, words, said):
     assert mabe("advise", *words)[2].strip() == f"mabe advise: {said}"

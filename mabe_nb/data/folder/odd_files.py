@@ -258,6 +258,11 @@ def why_not(
 ) -> str:
     "Why it is no dataset; a file alone may be empty, cut off or of another program."
     why = why_odd(path) if path.is_file() else None
+    if not why and path.suffix == ".csv" and path.is_file():
+        with path.open("rb") as f:
+            if b"start_frame" in f.readline(999): return (
+                "holds predicted bouts, not poses; mabe score takes DATA BOUTS, mabe "
+                "analyse BOUTS DATA")
     return why if why and (why != UNREAD or path.suffix in FOREIGN) else "is no dataset"
 
 # %% ../../../nbs/data/folder/24_odd_files.ipynb #5179d52a
