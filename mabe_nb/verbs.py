@@ -161,7 +161,7 @@ def score(
 
 # %% ../nbs/04_verbs.ipynb #a5746acf
 def best_thresholds(
-    model: Any, # Of a single training
+    model: Any, # Of a single training, or its run folder
     data: Any, # Annotated dataset, path, or list of `Recording`s
     videos: Iterable[object] | str | None = None, # To choose by; None: all of `data`
     overlap: bool = False, # For `model.predict(..., overlap=True)`
@@ -169,6 +169,8 @@ def best_thresholds(
     "Thresholds for `model.predict(data, thresholds=...)`. Raises `ConfigError`."
     from mabe_nb.data.dataset import as_dataset
     from mabe_nb.train.classifier import Classifier, predict_sequences
+    from mabe_nb.train.model import load_model
+    if isinstance(model, (str, Path)): model = load_model(model)
     if not isinstance(model, Classifier):
         raise ConfigError("thresholds are for a single classifier; "
                           "a recipe chooses its own")

@@ -135,11 +135,11 @@ def test_bouts_about_an_animal_that_nobody_saw_are_told(tmp_path):
     found = submission(("1", "a", "b", "sniff", 90, 110), ("1", "b", "self", "rear", 120, 180),
                        ("1", "c", "a", "sniff", 120, 180), ("1", "a", "b", "sniff", -9, 5))
     seen = observe([rec], found).bouts
-    assert seen.seen.to_list() == [1, 0.5, 0, 1] # by their start
+    assert seen.tracked.to_list() == [1, 0.5, 0, 1] # by their start
     lines = []
     mb.analyse([rec], tmp_path/"out", bouts=found, say=lines.append)
     assert [x for x in lines if "in 1 of 4 bouts" in x and "(video 1)" in x], lines
-    assert pd.read_csv(tmp_path/"out"/"bouts.csv").seen.to_list() == [1, 0.5, 0, 1]
+    assert pd.read_csv(tmp_path/"out"/"bouts.csv").tracked.to_list() == [1, 0.5, 0, 1]
 
 
 def test_groups_of_nobody_name_what_was_not_found():
@@ -728,10 +728,16 @@ def test_analyse_from_python_and_from_the_terminal_agree(tmp_path, colony, capsy
 def test_wrong_words_end_with_a_sentence(tmp_path, capsys):
     mb.write_colony(tmp_path/"colony", videos=2, minutes=0.3)
     data, out = str(tmp_path/"colony"), str(tmp_path/"out")
+    bouts, latin = tmp_path/"bouts.csv", tmp_path/"latin.csv"
+    bouts.write_text("row_id,video_id,agent_id,target_id,action,start_frame,stop_frame\n")
+    latin.write_text(bouts.read_text() + "0,1,m\xe9,mouse2,sniff,1,2\n", encoding="latin-1")
     for words, said in (
+            (["analyse", data, str(bouts), "--out", out], "holds predicted bouts, not poses; mabe score takes DATA BOUTS"),
+            (["score", data, str(latin)], "latin.csv: is not text in UTF-8; save it as CSV"),
+            (["score", data, str(bouts), "--videos", "9"], "no video '9'"),
             (["analyse", "annotations", data, "--out", out, "--by", "dose"], "give a table of groups"),
             (["analyse", "annotations", data, "--out", out, "--unit", "video"], "for a comparison"),
-            (["analyse", "none.csv", data, "--out", out], "file not found"),
+            (["analyse", "none.csv", data, "--out", out], "none.csv: does not exist; expected a run folder, a CSV"),
             (["clips", "annotations", data, "--out", out, "--action", "sleep"], "unknown action"),
             (["analyse", "annotations", data, "--out", data], "already exists")):
         assert main(words) == 2 and said in capsys.readouterr().err
@@ -811,7 +817,7 @@ def test_what_chance_never_gave_has_a_p():
     rows = [("v", "m1", "m1", "A" if i == 500 else "B" if i == 501 else "xy"[i % 2], float(i), i + .5, 1.)
             for i in range(2000)]
     found = transitions(pd.DataFrame(rows, columns=["video", "agent", "target", "action", "start",
-                                                    "stop", "seen"]), shuffles=300)
+                                                    "stop", "tracked"]), shuffles=300)
     row = found.set_index(["before", "after"]).loc[("A", "B")]
     assert row["count"] == 1 and row.p == pytest.approx(2 / 301, abs=0.01) and row.q < 0.1
     assert row.expected == 0 and row.ratio == np.inf

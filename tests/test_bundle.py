@@ -254,9 +254,9 @@ def test_videos_that_were_learned_from_are_told(work, tmp_path):
         said = []
         table, _ = predict_in_parts(kit, videos, tmp_path, say=said.append)
         assert table.attrs["learned_from"] == known[:number]
-        told = [line for line in said if "are of videos that the run learned" in line]
+        told = [line for line in said if "have ids of videos that the run was trained on" in line]
         assert len(told) == bool(number)
-        assert all(line.startswith(f"note: ids of {number} of 7 videos") for line in told)
+        assert all(line.startswith(f"note: {number} of 7 videos have") for line in told)
 
 
 def test_a_video_that_is_unlike_the_training_is_told(work, tmp_path):

@@ -275,6 +275,12 @@ def test_what_the_machine_refuses_is_one_sentence(mabe, monkeypatch, error):
     assert code == 2 and not out and len(err.splitlines()) == 1 and "Traceback" not in err
 
 
+def test_thresholds_are_chosen_for_a_run_folder(trained, work):
+    colony = work/"colony"
+    assert mb.best_thresholds(str(trained), colony, "1-2") == mb.best_thresholds(
+        mb.load_model(trained), colony, "1-2")
+
+
 def test_all_predicted_videos_count(mabe, trained, work):
     actions = "approach", "attack", "chase", "mount", "rear", "sniff"
     (work/"never.json").write_text(json.dumps({"*": dict.fromkeys(actions, 1.0)}))
@@ -286,7 +292,7 @@ def test_all_predicted_videos_count(mabe, trained, work):
     assert answer["learned_from"] == len({"1", "2"} & set(learned)) == 0
     code, out, err = mabe("predict", "run", "colony", "--videos", learned[0], "--out",
                           "no.csv", "--overwrite")
-    assert "note: ids of 1 of 1 videos" in out + err
+    assert "note: 1 of 1 videos have ids of videos that the run was trained on" in out + err
 
 
 def test_ignored_rows_are_counted_by_kind(mabe, trained, work):
@@ -454,7 +460,7 @@ def test_a_recipe_is_trained_goes_on_and_predicts(mabe, work):
     assert code == 0 and answer["bouts"] == len(pd.read_csv(work/"six.csv")), err
     assert answer["learned_from"] == 0
     code, out, err = mabe("predict", "blend", "colony", "--videos", "5-6", "--out", "two.csv")
-    assert "note: ids of 1 of 2 videos" in out + err
+    assert "note: 1 of 2 videos have ids of videos that the run was trained on" in out + err
     for slip, hint in ((("--epochs", "3"), "--epochs"), (("--preset", "fastest"), "--preset")):
         code, out, err = mabe(*words, *slip)
         assert code == 2 and hint in err
@@ -621,6 +627,7 @@ def test_what_is_missing_is_named_with_a_line_that_would_do(mabe, words, said):
 
 @pytest.mark.parametrize("words, said", [
     (["--budget", "$20"], "--budget is '$20', expected a number"),
+    (["--budget", "10,5"], "--budget is '10,5', expected a number, decimals after a point"),
     (["--budget", "20", "--runs", "1.5"], "--runs is '1.5', expected a whole number")])
 def test_what_is_no_number_is_told_without_a_programmers_word(mabe, words, said):
     assert mabe("advise", *words)[2].strip() == f"mabe advise: {said}"

@@ -133,7 +133,7 @@ def test_what_taught_the_old_run_is_not_new_to_what_started_from_it(root, tmp_pa
         bouts = model.predict(DATA, ["1", "10"], cache=root/"cache", say=None)
         assert bouts.attrs["learned_from"] == ["1"]
         mb.score(DATA, bouts, ["1", "10"], say=said.append)
-        assert any("ids of 1 of 2 videos are of videos that the run learned from" in line for line in said)
+        assert any("1 of 2 videos have ids of videos that the run was trained on" in line for line in said)
     (tmp_path/"third"/"init"/"sources.json").write_text("[]")
     assert mb.load_model(tmp_path/"third").learned_from == {"19"}
 

@@ -171,7 +171,7 @@ def test_a_score_of_videos_that_were_learned_from_says_so(data, folder, tmp_path
     assert {*table.attrs["learned_from"]} == model.learned_from & {*data.ids} != set()
     mb.score(data, table, say=said.append)
     scored = {v for v in data.ids if len(data.annotations(v))}
-    told = f"ids of {len(scored & model.learned_from)} of {len(scored)} videos are of videos that the run learned from"
+    told = f"{len(scored & model.learned_from)} of {len(scored)} videos have ids of videos that the run was trained on"
     assert sum(told in line for line in said) == 1
 
 

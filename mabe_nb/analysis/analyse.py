@@ -26,7 +26,7 @@ from ..data.dataset import as_dataset, data_and_ids
 from ..data.recording import some_of
 from .uncertain import draws_of, drawn_groups, drawn_measures
 from .sequences import dyads, encounters, transitions
-from ..errors import ConfigError, one_or_more, plural
+from ..errors import ConfigError, DataError, one_or_more, plural
 from ..files import atomic, write_csv
 from ..train.data_shift import with_doubts
 from ..workers import or_silent
@@ -52,9 +52,11 @@ def read_bouts(
     if is_run(bouts):
         from mabe_nb.train.model import load_model
         return load_model(bouts).predict(data, videos, say=say, each=each)
+    if not Path(bouts).exists():
+        raise DataError("does not exist; expected a run folder, a CSV of bouts, or on "
+                        "the command line the word annotations", bouts)
     from mabe_nb.kaggle.doctor import read_submission
     return checked_submission(read_submission(bouts), bouts)
-
 
 # %% ../../nbs/analysis/70_analyse.ipynb #7cfcbdb2
 def _figures(seen, tables, cases, value):
@@ -190,12 +192,12 @@ def _no_file_note(seen, to, paths):
 # %% ../../nbs/analysis/70_analyse.ipynb #a96d1849
 def _untracked_bouts_note(seen, table):
     "A sentence if an animal is lost in the better part of bouts."
-    lost = seen.bouts[seen.bouts.seen < 0.5]
+    lost = seen.bouts[seen.bouts.tracked < 0.5]
     some = [*lost.video.unique()]
     if not some: return []
     return [f"in {len(lost):,} of {len(seen.bouts):,} bouts the tracker has no point "
             f"of agent or target in half the frames or more (video {some_of(some)})"
-            + "; seen in bouts.csv tells which" * table]
+            + "; the column tracked of bouts.csv says which" * table]
 
 # %% ../../nbs/analysis/70_analyse.ipynb #88fda078
 def _partly_watched_note(seen):

@@ -57,8 +57,8 @@ def _bouts_to_show(args, data, bouts, say):
     each = decisions.append if args.most_sure else None
     found = observe(data, read_bouts(bouts, data, videos, say, each), videos).bouts
     if not args.most_sure: return found
-    seen = found[found.seen >= 0.5].reset_index(drop=True)
-    return with_confidence(seen, decisions)
+    tracked = found[found.tracked >= 0.5].reset_index(drop=True)
+    return with_confidence(tracked, decisions)
 
 # %% ../../nbs/commands/70_analysis.ipynb #907bcba1
 def clips(args, say) -> dict:

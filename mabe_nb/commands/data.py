@@ -36,8 +36,7 @@ def open_folder(args, say) -> dict:
         if answers or args.overwrite:
             raise ConfigError(f"{args.data} needs no dataset.yaml: leave out --set, "
                               "--overwrite")
-        say(f"{data!r}; its files say all themselves, dataset.yaml is for those of "
-            "trackers")
+        say(f"{data!r}; its files say everything, no dataset.yaml is needed")
         return {"videos": len(data.ids), "table": [], "sentences": [], "settings": None}
     path = data.settings_file
     keep = path.exists() and not args.overwrite
@@ -79,13 +78,13 @@ def audit(args, say) -> dict:
     report = check(data, pick(data, args.videos), say.progress, args.workers)
     if len(report.table):
         summary = report.summary().rename(columns={"share": "share of worst video"})
-        say(summary.to_string(index=False))
+        say(summary.to_string(index=False, na_rep="-", float_format="{:.2%}".format))
     else: say("nothing found")
     for row in (rows := report.foremost()).itertuples():
         where = f"video {row.video_id}" if row.video_id else "dataset"
         say(f"{where}: {row.message}")
     if more := int((report.table.severity != "info").sum()) - len(rows):
-        say(f"and {more:,} more: --json lists all, --videos those of some")
+        say(f"and {more:,} more: --json lists all, --videos 1,2 only those of 1 and 2")
     return json.loads(report.to_json())
 
 # %% ../../nbs/commands/20_data.ipynb #bfdee25b

@@ -106,8 +106,9 @@ def compare(args, say) -> dict:
                        None if args.predict == "none" else args.predict,
                        seconds=args.seconds, fresh=args.fresh, say=say)
     shown = table.assign(pareto=table.pareto.map({True: "*", False: ""}))
+    shown = shown.rename(columns={"usd_per_hour": "USD/h", "pareto": "*"})
     say(_table(shown[["where", "basis", "windows_s", "seconds", "low", "high",
-                      "usd_per_hour", "usd", "pareto"]]))
+                      "USD/h", "usd", "*"]]))
     say("seconds and usd are those of " + (f"an epoch of {shape.windows:,} windows"
         if shape.windows else "a million windows") + "; * is worth looking at")
     if (table.basis == "predicted").any(): say(

@@ -118,7 +118,9 @@ def _hint(word, words, prog): # The word that may be meant, or where all of them
 def _no_number(message): # In other words than argparse's
     bad = re.fullmatch("argument (.*): invalid (int|float) value: (.*)", message)
     kind = "whole number" if bad and bad[2] == "int" else "number"
-    return f"{bad[1]} is {bad[3]}, expected a {kind}" if bad else message
+    if not bad: return message
+    point = ", decimals after a point" if "," in bad[3] else ""
+    return f"{bad[1]} is {bad[3]}, expected a {kind}{point}"
 
 # %% ../../nbs/commands/10_parser.ipynb #fda8a758
 class Parser(argparse.ArgumentParser):

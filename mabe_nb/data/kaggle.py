@@ -189,10 +189,10 @@ def read_labels(
     bouts, of_fit = fit_bouts(bouts, mice, frames, video)
     looked = frozenset(t for t in listed if t[0] in mice and t[1] in mice)
     found += of_file + of_fit + counted(video, respelled + [
-        ("untracked_whitelist", len(listed) - len(looked), "whitelist item", "of "
-         "mice that are not in the tracking file, left out"),
+        ("untracked_whitelist", len(listed) - len(looked), "item", "of "
+         "behaviors_labeled with mice that are not in the tracking file, left out"),
         ("unlisted_bouts", sum(b[:3] not in listed for b in bouts),
-         "bout", "of behaviours that the whitelist does not have, kept")])
+         "bout", "of behaviours that behaviors_labeled does not list, kept")])
     return bout_table(bouts), looked, found
 
 # %% ../../nbs/data/10_kaggle.ipynb #1d512dcc

@@ -91,6 +91,8 @@ def read_submission(
         raise DataError(f"cannot be read: {e.strerror}", path) from None
     except pd.errors.ParserWarning:
         raise DataError("has more fields than the header", path, _wide(path)) from None
+    except UnicodeDecodeError:
+        raise DataError("is not text in UTF-8; save it as CSV in UTF-8", path) from None
     except ValueError as e:
         raise DataError(f"is no CSV table ({first_line(e)}), expected the columns "
                         f"{', '.join([*IDS, *FRAMES])}", path) from None

@@ -295,5 +295,5 @@ def learned_videos_note(
     videos: int, # Of so many
 ) -> list: # One sentence, if there are any
     "A sentence on videos of which a score tells nothing."
-    return [f"note: ids of {known} of {videos} videos are of videos that the run "
-            "learned from; a score of these says nothing of new ones"] if known else []
+    return [f"note: {known} of {videos} videos have ids of videos that the run was "
+            "trained on; a score on these says nothing about new ones"] if known else []

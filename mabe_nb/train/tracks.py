@@ -164,8 +164,8 @@ def swapped(
     if share <= max(EXCHANGED, 2 * usual): return []
     a, b, times, first, _ = max(about["swaps"], key=lambda one: one[-1])
     return [f"{a} and {b} swap names ({times}x, first in frame {first}), so that in "
-            f"{share:.0%} of the frames what one does is told of the other: mend the "
-            "tracks"]
+            f"{share:.0%} of the frames what one does is credited to the other: mend "
+            "the tracks"]
 
 # %% ../../nbs/train/54_tracks.ipynb #0cdbfc37
 def one_order_lines(

@@ -253,6 +253,11 @@ def why_not(
 ) -> str:
     "Why it is no dataset; a file alone may be empty, cut off or of another program."
     why = why_odd(path) if path.is_file() else None
+    if not why and path.suffix == ".csv" and path.is_file():
+        with path.open("rb") as f:
+            if b"start_frame" in f.readline(999): return (
+                "holds predicted bouts, not poses; mabe score takes DATA BOUTS, mabe "
+                "analyse BOUTS DATA")
     if why is None and path.is_file() and path.suffix in TEXT:
         said, _, hint = odd_table(path, path.parent)
         why = said + hint if said != STRANGE else None

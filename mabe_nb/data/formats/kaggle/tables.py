@@ -241,12 +241,12 @@ def read_whitelist(
     clean = [t for t in triples if t]
     quoted = sum(bool(t) and ("'" in s or '"' in s) for s, t in zip(tokens, triples))
     return frozenset(clean), counted(video, [
-        ("quoted_tokens", quoted, "whitelist item", "with stray quotation marks, read "
-         "without them"),
-        ("double_tokens", len(clean) - len(set(clean)), "whitelist item", "as "
-         "another one, merged"),
-        ("broken_tokens", len(triples) - len(clean), "whitelist item", "not of the "
-         "form 'agent,target,action' with mouse1 to mouse4, left out")])
+        ("quoted_tokens", quoted, "item", "of behaviors_labeled with stray quotation "
+         "marks, read without them"),
+        ("double_tokens", len(clean) - len(set(clean)), "item", "of behaviors_labeled "
+         "that repeats another one, read once"),
+        ("broken_tokens", len(triples) - len(clean), "item", "of behaviors_labeled "
+         "not of the form 'agent,target,action' with mouse1 to mouse4, left out")])
 
 # %% ../../../../nbs/data/formats/kaggle/10_tables.ipynb #47842129
 def _with_selves(table):
