@@ -39,7 +39,7 @@ def is_run(
     return isinstance(bouts, (str, Path)) and (Path(bouts).is_dir()
                                                or Path(bouts).suffix == ".safetensors")
 
-
+# %% ../../nbs/analysis/70_analyse.ipynb #c0cfb047
 def read_bouts(
     bouts, # A submission (DataFrame or CSV), a run folder to predict with, or None
     data, # Dataset

@@ -32,7 +32,7 @@ def _points_of(names):
         out.append(stem)
     return out
 
-
+# %% ../../../nbs/data/formats/26_simba.ipynb #06cba960
 def simba_head(
     path, # A CSV
 ) -> tuple: # Names of the points, of all columns behind the first; lines of the head

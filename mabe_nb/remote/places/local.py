@@ -91,7 +91,7 @@ def check_options(self: Backend, spec):
                       "card that it has or none; name a place that rents it with on= "
                       "(--on), or leave gpu out")
 
-
+# %% ../../../nbs/remote/places/20_local.ipynb #96f3260d
 @patch
 def cancel(self: Backend, folder, spec, grace=15.0):
     end = time.monotonic() + grace

@@ -161,8 +161,7 @@ def start(self: Backend, folder, spec):
 @patch
 def start_many(self: Backend, jobs, at_once):
     "Start jobs that ask for the same: one look at the data, one upload, a call each."
-    spec = jobs[0][1]
-    o, volume = settings(spec), self.volume(spec)
+    o, volume = settings(spec := jobs[0][1]), self.volume(spec)
     left = dict.fromkeys(s["id"] for _, s in jobs)
     files = manifest(o["data"]) if o["data"] else None
     (app, function), id = function_for(spec, o), None

@@ -102,7 +102,7 @@ def preemption(
                                      for k in ("PreemptTime", "EndTime"))
     except (KeyError, ValueError): return None
 
-
+# %% ../../../nbs/remote/places/56_slurm_queue.ipynb #1886334c
 def send_again(
     id: str, # Of the job at Slurm
     ended: bool, # By Slurm already?

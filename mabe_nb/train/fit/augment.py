@@ -191,9 +191,8 @@ def make_step(
     if key == "flip" and odd:
         raise ConfigError(f"{odd[0]!r} has no place of its own in 'kaggle288'; "
                           "'coords+speed+acceleration' has one for every part")
-    placed = SLOTS if odd else inputs.parts
     look = lambda r: unscaled_channels(inputs, r)
-    rec = scene(placed)
+    rec = scene(placed := SLOTS if odd else inputs.parts)
     scale = scale_of(inputs, rec)
     if key == "keypoint_dropout":
         return Drop(_lost(inputs, placed), scale, amount, device)

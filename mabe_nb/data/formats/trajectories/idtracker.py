@@ -97,7 +97,7 @@ def _numbers(path):
     if not len(table): raise DataError("has a head and no frames", path)
     return as_numbers(table, table, path, 1).to_numpy(float)
 
-
+# %% ../../../../nbs/data/formats/trajectories/10_idtracker.ipynb #f5b5cb8f
 def _by_frame(rows, path):
     "Points and probabilities of a table with a row for each animal of a frame."
     at = rows[:, [0, 2]]

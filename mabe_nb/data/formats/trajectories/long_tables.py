@@ -38,7 +38,7 @@ def first_of(
     "The column that tells something."
     return next((n for n in of if n in names), None)
 
-
+# %% ../../../../nbs/data/formats/trajectories/30_long_tables.ipynb #38164a65
 def is_trajectory(
     path, # A CSV
 ) -> bool:
@@ -126,7 +126,7 @@ def placed(
     out[nth, who, what] = values
     return at_frames(out, times, path)
 
-
+# %% ../../../../nbs/data/formats/trajectories/30_long_tables.ipynb #03e5c154
 def mice(
     animals: list, # Names, as of `numbered`
 ) -> list:
