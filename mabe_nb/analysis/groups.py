@@ -25,14 +25,14 @@ from ..data.formats.text_tables import check_table, delimiter, text_of
 from ..data.recording import some_of
 from ..safe_names import differ_in_capitals, plain_id
 
-# %% ../../nbs/analysis/30_groups.ipynb #7e119cca
-KEYS = "video", "animal", "subject" # Other columns are groups
-
-
+# %% ../../nbs/analysis/30_groups.ipynb #617c29a0
 def _video(name): # C:\lab\v1.mp4 is v1, and so is v1.mp4
     name = PureWindowsPath(name).name if PureWindowsPath(name).anchor else name
     stem, dot, film = name.rpartition(".")
     return plain_id(stem if dot + film.lower() in FILMS else name)
+
+# %% ../../nbs/analysis/30_groups.ipynb #7e119cca
+KEYS = "video", "animal", "subject" # Other columns are groups
 
 
 def checked_groups(

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+# %% ../../nbs/data/16_poses.ipynb #e8357a71
 from ..errors import ConfigError, DataError, plural
 from ..files import regular_file
 from ..safe_names import composed, plain_id, safe_id

@@ -74,6 +74,16 @@ def _cells(path, names, **parted):
     texts = [c for c in table if c in IDS and table[c].dtype.kind not in "biuf"]
     return table.assign(**{c: table[c].map(plain_cell) for c in texts})
 
+# %% ../../nbs/kaggle/20_doctor.ipynb #f34944a3
+def _checked_columns(table, head, path):
+    "The table. Raises `DataError` if it lacks a column, or has one twice."
+    for c in head:
+        if head.count(c) > 1: raise DataError(f"has {head.count(c)} columns {c}", path)
+    missing = [c for c in [*IDS, *FRAMES] if c not in table]
+    if not missing: return table
+    raise DataError(f"has no column {', '.join(missing)}, only "
+                    f"{', '.join(map(str, table.columns[:12]))}", path)
+
 # %% ../../nbs/kaggle/20_doctor.ipynb #5ae94155
 def read_submission(
     path, # CSV file with the competition's columns; row_id may be missing
@@ -96,12 +106,7 @@ def read_submission(
     except ValueError as e:
         raise DataError(f"is no CSV table ({first_line(e)}), expected the columns "
                         f"{', '.join([*IDS, *FRAMES])}", path) from None
-    for c in head:
-        if head.count(c) > 1: raise DataError(f"has {head.count(c)} columns {c}", path)
-    missing = [c for c in [*IDS, *FRAMES] if c not in table]
-    if not missing: return table
-    raise DataError(f"has no column {', '.join(missing)}, only "
-                    f"{', '.join(map(str, table.columns[:12]))}", path)
+    return _checked_columns(table, head, path)
 
 # %% ../../nbs/kaggle/20_doctor.ipynb #f8b9fcac
 def _wide(path):

@@ -154,9 +154,8 @@ def csv_poses(
 ) -> tuple: # As of `laid_out`
     "Points and likelihoods of a table in text. Raises `DataError`."
     head, bare = _head(path)
-    check_rows(path, len(head))
-    try: table = read_table(path, header=None, skiprows=len(head),
-                            skipinitialspace=True)
+    check_rows(path, n := len(head))
+    try: table = read_table(path, header=None, skiprows=n, skipinitialspace=True)
     except pd.errors.EmptyDataError:
         raise DataError("has a head and no frames", path) from None
     if bare: table = table.rename(columns=lambda c: c + 1).reset_index(names=0)

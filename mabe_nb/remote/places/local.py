@@ -51,8 +51,7 @@ def _launch(folder, alive, cwd): # `cwd`: what relative paths are of
     return {"pid": process.pid} if fcntl else win32.known(process.pid)
 
 # %% ../../../nbs/remote/places/20_local.ipynb #9c84ee0e
-@place("local", options={
-    "data": "a folder, `{DATA}` in a command, `DATA` in a cell",
+@place("local", options={"data": "a folder, `{DATA}` in a command, `DATA` in a cell",
     "ends_with_sender": "True: it is cancelled once the process that sent it is gone"})
 class Backend(DiskPlace):
     "Jobs as processes of this machine."

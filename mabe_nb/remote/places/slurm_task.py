@@ -42,11 +42,6 @@ class Task:
 
     def __init__(self, folder): self.folder = Path(folder)
 
-    def checkpoint(self):
-        "What submitit starts again without a Slurm, as on this machine."
-        from submitit.helpers import DelayedSubmission
-        return DelayedSubmission(Task(self.folder))
-
     def __call__(self):
         from submitit import JobEnvironment
         env, number = JobEnvironment(), getattr(signal, "SIG" + JobEnvironment.USR_SIG)
@@ -67,6 +62,13 @@ class Task:
         except Cancelled: return
         finally:
             for n in (number, signal.SIGTERM): signal.signal(n, signal.SIG_IGN)
+
+# %% ../../../nbs/remote/places/58_slurm_task.ipynb #fb934418
+@patch
+def checkpoint(self: Task):
+    "What submitit starts again without a Slurm, as on this machine."
+    from submitit.helpers import DelayedSubmission
+    return DelayedSubmission(Task(self.folder))
 
 # %% ../../../nbs/remote/places/58_slurm_task.ipynb #f086310f
 @patch
