@@ -25,7 +25,7 @@ from mabe_nb.data.cache.prepare import prepare
 from mabe_nb.measure.probe import processor
 from mabe_nb.train.inputs import features_of
 from mabe_nb.train.postprocess import predict_labelled, shortest_bouts
-from mabe_nb.train.scores.frames import frame_scores, seen_counts
+from mabe_nb.train.scores.frames import frame_scores, action_counts
 from mabe_nb.train.scores.means import predicted_counts
 
 
@@ -33,7 +33,7 @@ def counted(clf, prepared, ids):
     "Bouts predicted and seen, macro F1, and how far the numbers of bouts are off."
     valid = predict_labelled(clf, prepared, ids)
     said = predicted_counts(valid.sequences(), clf.actions)
-    seen = seen_counts((s.labels for s in valid.sequences()), clf.actions)
+    seen = action_counts((s.labels for s in valid.sequences()), clf.actions)
     pairs = {a: (said[a]["bouts"], seen[a]["bouts"]) for a in clf.actions}
     off = [abs(math.log(n / true)) for n, true in pairs.values() if n and true]
     return {"bouts": pairs, "off": round(mean(off), 3) if off else None, "macro_f1": round(

@@ -19,7 +19,7 @@ from mabe_nb.train.classifier import (load_classifier, predict_sequences, save_c
                                       wanted_actions)
 from mabe_nb.train.config import TrainConfig
 from mabe_nb.train.scores.trust import borders, calibration, validation_scores
-from mabe_nb.train.scores.frames import (Validation, f1_of, frame_scores, seen_counts,
+from mabe_nb.train.scores.frames import (Validation, f1_of, frame_scores, action_counts,
                                          video_counts)
 from mabe_nb.train.predict import decide, lasting, with_rates
 from mabe_nb.train.postprocess import (assess, choose_rates, choose_shortest_bouts,
@@ -184,11 +184,11 @@ def test_a_single_video_that_judges_has_no_interval_in_the_card(run):
 
 def test_what_was_seen_is_told_apart_by_side(run):
     out, metrics, clf, prepared = run
-    for key, ids in (("seen", ["1", "4", "7"]), ("judged", ["10", "13"])):
+    for key, ids in (("training_counts", ["1", "4", "7"]), ("validation_counts", ["10", "13"])):
         rows = np.flatnonzero(prepared.sequences.video_id.isin(ids))
         labels = [prepared.labels(i, clf.actions) for i in rows]
-        assert metrics[key] == seen_counts(labels, clf.actions)
-    assert metrics["seen"] != metrics["judged"]
+        assert metrics[key] == action_counts(labels, clf.actions)
+    assert metrics["training_counts"] != metrics["validation_counts"]
     frames = prepared.sequences.frames[prepared.sequences.video_id.isin(["1", "4", "7"])]
     assert metrics["train_frames"] == frames.sum()
 
@@ -234,7 +234,7 @@ def test_sections_are_there_if_there_is_something_to_say():
     y = np.zeros((900, 2), np.int8)
     y[100:160, 0] = y[500:503, 1] = 1
     names, p = ("attack", "bite"), np.clip(y * 0.8, 0.01, 1)
-    more = {"calibration": calibration([(y, p)], names), "seen": seen_counts([y], names),
+    more = {"calibration": calibration([(y, p)], names), "training_counts": action_counts([y], names),
             "borders": borders([(y, np.roll(y[:, 0], 3) - 1, 30.0)], names)}
     text = card_text(METRICS | more, names, 0.0)
     assert rows_of(text, "action | calibration")["attack"][1:] == ["60", "0.800", "1.000"]
@@ -264,7 +264,7 @@ def test_what_is_predicted_and_never_seen_is_named_where_it_lowers_the_mean():
         "train_videos": ["1"], "valid_videos": ["8", "9"], "warnings": [], "train_frames": 9,
         "classes": {"other": 1, "sniff": 9, "lunge": 9}, "epochs": 4, "labs": ["A"],
         "best": {"epoch": 3, "valid_f1": 0.4321},
-        "seen": {a: {"frames": 900, "bouts": 40} for a in names}}
+        "training_counts": {a: {"frames": 900, "bouts": 40} for a in names}}
     text = run_card(metrics, TrainConfig(frame_gap=4))
     assert note in text and "best of 4, by an F1 of 0.432 in windows that do not overlap" in text
     mind = {a: row[-1] for a, row in rows_of(text, "action | F1").items()}
@@ -286,7 +286,7 @@ def test_a_run_judged_by_several_labs_tells_each(colony, tmp_path):
         alone, told = assess(clf, prepared, [video]), metrics["by_lab"][lab]
         assert told["videos"] == 1 and told["f1"] == pytest.approx(alone["f1"], abs=1e-4)
     zeros = {a for a, f1 in metrics["valid"]["f1"].items() if f1 == 0} & {
-        a for a, n in metrics["judged"].items() if not n["bouts"]}
+        a for a, n in metrics["validation_counts"].items() if not n["bouts"]}
     assert {*metrics["only_false_alarms"]} == zeros
     text = (tmp_path/"run"/"card.md").read_text()
     rows = rows_of(text, "lab | macro F1")

@@ -71,7 +71,7 @@ def test_point_events_come_back_as_point_events(tmp_path):
 
 def test_a_card_says_that_touching_bouts_are_one_in_it():
     counts = {"sniff": {"frames": 90, "bouts": 1}}
-    card = action_table({"seen": counts, "judged": counts}, {"sniff": 0.5})
+    card = action_table({"training_counts": counts, "validation_counts": counts}, {"sniff": 0.5})
     assert "touch or overlap count as one here; mabe analyse counts each" in card
     assert "touch" not in action_table({}, {"sniff": 0.5}) # where no bouts are counted
 

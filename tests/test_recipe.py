@@ -329,8 +329,8 @@ def test_videos_that_only_a_review_knows_do_not_judge():
     decision, scores = recipe.choose_and_score(["one"], told + spoilt, ["r0", "r1", "r2", "r3"], ("sniff",))
     alone, own = recipe.choose_and_score(["one"], told, (), ("sniff",))
     assert decision == alone and scores["macro_f1"] == own["macro_f1"] == 1
-    assert {*scores["counts"]} == {*"0123"} and scores["judged"]["sniff"]["frames"] == 20
-    assert scores["only_reviewed"]["r1"] == {"sniff": [0, 5, 5]} and scores["seen"]["sniff"]["frames"] == 40
+    assert {*scores["counts"]} == {*"0123"} and scores["validation_counts"]["sniff"]["frames"] == 20
+    assert scores["only_reviewed"]["r1"] == {"sniff": [0, 5, 5]} and scores["training_counts"]["sniff"]["frames"] == 40
     assert {*recipe.choose_and_score(["one"], told, [*"0123"], ("sniff",))[1]["counts"]} == {*"0123"}
 
 

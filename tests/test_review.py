@@ -164,7 +164,7 @@ def test_all_that_was_reviewed_is_learned_from_but_what_is_named_to_judge(tmp_pa
 
 
 def test_what_is_rare_is_worth_more_and_the_context_is_time_too():
-    table = worth(pd.DataFrame({"likeliest": ["chase"] * 9 + ["sniff"], "seconds": 8.0, "uncertainty": 0.5, "seen": 1.0,
+    table = worth(pd.DataFrame({"likeliest": ["chase"] * 9 + ["sniff"], "seconds": 8.0, "uncertainty": 0.5, "tracked": 1.0,
                                 "spread": 0.0, "novelty": 0.0}))
     rare = np.r_[[(21 / 37) ** 0.5] * 9, 2] # of 37 and 5 sure seconds; twice at most
     assert np.allclose(table.rare, rare) and np.allclose(table.worth, 0.5 * 8 / 10 * rare)
@@ -480,9 +480,9 @@ def test_what_a_review_chose_neither_judges_nor_chooses_in_a_recipe(tmp_path, mo
         assert mb.load_model(out).learned_from == {*"12345"}
         assert ("## Reviewed videos" in (out/"card.md").read_text()) == known
         if not known: continue
-        assert metrics["seen"]["chase"]["bouts"] == metrics["judged"]["chase"]["bouts"] + 2
+        assert metrics["training_counts"]["chase"]["bouts"] == metrics["validation_counts"]["chase"]["bouts"] + 2
         assert sum(of["chase"] for of in mb.load_model(out).evidence().values()) == \
-            metrics["seen"]["chase"]["frames"]
+            metrics["training_counts"]["chase"]["frames"]
 
 
 def test_moments_in_which_nobody_is_seen_are_not_shown():

@@ -14,7 +14,7 @@ from mabe_nb.train.ensemble.folds import learning_curve, nested_sets
 from mabe_nb.train.scores.trust import (bin_counts, bootstrap, borders, calibration,
                                         drawn_f1, f1_intervals, interval_of, near_borders,
                                         percent_points, sequence_scores)
-from mabe_nb.train.scores.frames import by_video, f1_of, seen_counts, video_counts
+from mabe_nb.train.scores.frames import by_video, f1_of, action_counts, video_counts
 
 QUICK = settings(max_examples=40, deadline=None)
 
@@ -163,7 +163,7 @@ def test_memory_is_that_of_one_sequence():
         tracemalloc.start()
         calibration(((y, p) for y, p, _ in sequences(n)), "abc")
         borders(((y, c, 30.0) for y, _, c in sequences(n)), "abc")
-        seen_counts((y for y, *_ in sequences(n)), "abc")
+        action_counts((y for y, *_ in sequences(n)), "abc")
         try: return tracemalloc.get_traced_memory()[1]
         finally: tracemalloc.stop()
     assert peak(12) < 1.6 * peak(2)
@@ -237,7 +237,7 @@ def test_animals_of_a_video_count_together():
 
 def test_frames_and_bouts():
     y = np.array([[1, -1], [1, 0], [0, 1], [1, -1], [-1, 1], [1, 1]], np.int8)
-    assert seen_counts([y, y[:1], y[:0]], "ab") == {"a": {"frames": 5, "bouts": 4},
+    assert action_counts([y, y[:1], y[:0]], "ab") == {"a": {"frames": 5, "bouts": 4},
                                                     "b": {"frames": 3, "bouts": 2}}
 
 
@@ -253,7 +253,7 @@ def test_trust_of_a_blend():
     codes, chosen = nested(told)
     said = sequence_scores(labelled_sequences(told, codes, chosen), ["x"])
     assert sum(said["calibration"]["actions"]["x"]["frames"]) == 4 * 550
-    assert seen_counts((t.labels for t in told), ["x"])["x"]["frames"] == sum(
+    assert action_counts((t.labels for t in told), ["x"])["x"]["frames"] == sum(
         (t.labels == 1).sum() for t in told)
     counts = video_counts([t.labels for t in told], codes).sum(0)
     assert said["borders"]["macro_f1"][0] == pytest.approx(f1_of(counts)[0], abs=1e-4)

@@ -209,13 +209,13 @@ def test_an_action_is_odd_that_no_training_video_had_so_often_or_so_rarely():
 
 
 def test_a_run_is_asked_what_its_videos_spanned(tmp_path):
-    about = {"seen": {"sniff": {"frames": 60, "bouts": 6}, "rear": {"frames": 6, "bouts": 3}},
+    about = {"training_counts": {"sniff": {"frames": 60, "bouts": 6}, "rear": {"frames": 6, "bouts": 3}},
              "looked_at": {"frames": 600, "seconds": 60},
              "budgets": {"sniff": {"videos": 2, "least": .05, "most": .2, "sd": .1}}}
     (tmp_path/"metrics.json").write_text(json.dumps(about))
     assert training_rates(tmp_path) == {"sniff": (.1, .1, .05, .2), "rear": (.01, .05, 1, 0)}
     for wrong in ({"looked_at": {"frames": 600}}, {"budgets": [2]}, {"budgets": {"sniff": {"videos": 2}}},
-                  {"seen": {"sniff": 3}}):
+                  {"training_counts": {"sniff": 3}}):
         (tmp_path/"metrics.json").write_text(json.dumps(about | wrong))
         with pytest.raises(DataError, match="does not tell how frequent actions were"): training_rates(tmp_path)
 

@@ -67,7 +67,7 @@ def tracked_share(
 # %% ../../nbs/analysis/10_measures.ipynb #1e973041
 class Observed(NamedTuple):
     "Bouts in seconds, and stretches in which an animal could have had some."
-    bouts: pd.DataFrame # video, agent, target, action, start, stop, `tracked_share`
+    bouts: pd.DataFrame # video, agent, target, action, start, stop, tracked
     watched: pd.DataFrame # video, lab, animal, action, begin, seconds, fps
     animals: dict = {} # Video -> all of its animals, looked for or not
     tracked: dict = {} # (video, animal) -> share of the frames with any tracked point

@@ -58,7 +58,7 @@ class PairPrediction(NamedTuple):
     labels: np.ndarray # (frames, actions) int8: 1 present, 0 absent, -1 unknown
     spread: np.ndarray = None # (frames,) standard deviation of members, 0: one network
     novelty: np.ndarray = None # (frames,) distance from the training, in deviations
-    seen: np.ndarray = None # (frames,) bool, the tracker has a point of both; None: all
+    tracked: np.ndarray = None # (frames,) bool, the tracker has a point of both; None: all
 
 # %% ../../nbs/train/58_model.ipynb #4d962584
 @runtime_checkable
@@ -78,7 +78,7 @@ class Model(Protocol):
         "Name -> path of what prediction reads, which is what a bundle copies."
 
     def evidence(self, dataset=None) -> dict:
-        "Lab -> action -> frames with it in training, 0: never seen; None: not known."
+        "Lab -> action -> frames with it in training, 0: in none; None: not known."
 
 # %% ../../nbs/train/58_model.ipynb #d2844f14
 MODELS = { # Kind -> (files that tell it, what loads it), the outermost kind first

@@ -30,7 +30,7 @@ from .model import refuse_models
 # %% ../../nbs/train/70_runs.ipynb #e7d45b4a
 from .models import count_parameters
 from .postprocess import labels_and_rates, postprocessing
-from .scores.frames import best_row, seen_counts
+from .scores.frames import best_row, action_counts
 from .scores.means import lab_means, time_looked_at
 from .scores.trust import validation_scores
 from .tracks import order_notes
@@ -100,7 +100,7 @@ def _learned(prepared, actions, rows):
     return {"train_frames": int(table.frames.sum()),
             "labs": sorted({*table.lab_id} - {""}),
             "looked_at": time_looked_at(labels_and_rates(prepared, actions, rows)),
-            "seen": seen_counts((labels for labels, _ in labels_and_rates(
+            "training_counts": action_counts((labels for labels, _ in labels_and_rates(
                 prepared, actions, rows)), actions)}
 
 

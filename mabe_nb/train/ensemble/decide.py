@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..scores.frames import (LabelledSequence, counts_by_video, seen_counts,
+from ..scores.frames import (LabelledSequence, counts_by_video, action_counts,
                                          video_counts)
 from ..predict import blended, decide, lasting, with_rates
 from ..postprocess import (LEAST_COST, shortest_bouts, usual_rates,
@@ -289,7 +289,7 @@ def oof_scores(
     f1, kept = round(macro_f1(sequences, codes), 4), by(lambda s: decision)
     return {"counts": {v: dict(zip(actions, c.tolist())) for v, c in own.items()},
             "macro_f1": f1, "mean": by(lambda s: plain(chosen[s.fold].shares)),
-            "seen": seen_counts((s.labels for s in sequences), actions),
+            "training_counts": action_counts((s.labels for s in sequences), actions),
             "looked_at": time_looked_at((s.labels, s.fps) for s in sequences),
             **lab_means(whole, {s.video: s.lab for s in sequences}, actions),
             **sequence_scores(whole, actions), **_over_labs(sequences, whole, actions),

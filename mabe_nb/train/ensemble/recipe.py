@@ -34,7 +34,7 @@ from .member_specs import RECIPES
 from .queue import (MemberTask, keep_members_sources,
                                           progress_reporter, thread_pool, train_members)
 from ..model import refuse_models
-from ..scores.frames import counts_by_video, seen_counts
+from ..scores.frames import counts_by_video, action_counts
 from ..scores.means import time_looked_at
 from ..tracks import without_unseen
 from ..training_set import simultaneous_actions
@@ -129,11 +129,11 @@ def learned_only(
     rest = [s for s in sequences if s.video not in {one.video for one in scored}]
     if not rest: return {}
     counts = counts_by_video(rest, [codes_of(decision, s) for s in rest])
-    seen = lambda some: seen_counts((s.labels for s in some), actions)
+    of = lambda some: action_counts((s.labels for s in some), actions)
     return {"only_reviewed": {v: dict(zip(actions, c.tolist()))
                               for v, c in counts.items()},
             "looked_at": time_looked_at((s.labels, s.fps) for s in sequences),
-            "seen": seen(sequences), "judged": seen(scored)}
+            "training_counts": of(sequences), "validation_counts": of(scored)}
 
 # %% ../../../nbs/train/ensemble/70_recipe.ipynb #af0052ec
 def choose_and_score(

@@ -70,12 +70,12 @@ TOUCHING = ("Bouts of an action that touch or overlap count as one here; mabe an
 
 
 def action_table(
-    metrics: dict, # May hold "f1_interval", "seen", "judged", "only_false_alarms"
+    metrics: dict, # May hold "f1_interval", "training_counts", "validation_counts", "only_false_alarms"
     f1: dict, # Action -> F1 or None
 ) -> str: # Markdown
     "F1 by action, beside what it rests on."
     span = lambda v: "" if v is None else f"{v[0]:.3f} to {v[1]:.3f}"
-    columns, seen, judged = {"F1": f1}, metrics.get("seen"), metrics.get("judged")
+    columns, seen, judged = {"F1": f1}, metrics.get("training_counts"), metrics.get("validation_counts")
     if of := metrics.get("overlap"): columns["F1 with --overlap"] = of["f1"]
     predicted = metrics.get("predicted", {})
     if of := metrics.get("f1_interval"):

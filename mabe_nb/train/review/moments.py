@@ -109,7 +109,7 @@ def predict_for_review(
     last = None, {} # Video, and where its animals are seen
     for q in _of_model(model, data, ids, *how):
         if q.video_id != last[0]: last = q.video_id, animals_seen(data[q.video_id])
-        yield q._replace(seen=last[1][q.agent] & last[1][q.target])
+        yield q._replace(tracked=last[1][q.agent] & last[1][q.target])
 
 # %% ../../../nbs/train/review/10_moments.ipynb #73ba60fb
 def _pieces(codes, longest):
@@ -121,7 +121,7 @@ def _pieces(codes, longest):
 # %% ../../../nbs/train/review/10_moments.ipynb #19a6fe5a
 LONGEST = 8.0 # Seconds of a moment
 MOMENT_COLUMNS = ["video_id", "agent", "target", "action", "start", "stop", "seconds",
-                  "confidence", "likeliest", "uncertainty", "spread", "novelty", "seen"]
+                  "confidence", "likeliest", "uncertainty", "spread", "novelty", "tracked"]
 
 
 def moments_of(
@@ -141,7 +141,7 @@ def moments_of(
         m.video_id, m.agent, m.target, names[predicted], start, ends[1:], n / m.fps,
         p[np.arange(len(n)), predicted], names[1 + p[:, 1:].argmax(1)],
         mean(1 - high[:, -1] + high[:, -2]), mean(m.spread), mean(m.novelty),
-        mean(np.ones(len(m.p)) if m.seen is None else m.seen.astype(float))))))
+        mean(np.ones(len(m.p)) if m.tracked is None else m.tracked.astype(float))))))
 
 # %% ../../../nbs/train/review/10_moments.ipynb #63601613
 CONTEXT = 1.0 # Seconds seen before and after a moment
@@ -162,7 +162,7 @@ def worth(
     rarity = ((seconds.median() / seconds) ** 0.5).clip(0.5, 2) # Of each action
     rare = m.likeliest.map(rarity).astype(float)
     spread, novelty = _rank(m.spread), _rank(m.novelty)
-    value = (m.seen * m.uncertainty * m.seconds / (m.seconds + 2 * CONTEXT) * rare
+    value = (m.tracked * m.uncertainty * m.seconds / (m.seconds + 2 * CONTEXT) * rare
              * (1 + spread / 2) * (1 + novelty / 4))
     marks = {"uncertain": m.uncertainty > 0.5, "members disagree most": spread > 0.9,
              "most unlike the training": novelty > 0.95, "rare": rare > 1.2}
@@ -182,7 +182,7 @@ def rank_moments(
     tables = [t for t in map(moments_of, predictions) if len(t)]
     if not tables: return worth(pd.DataFrame(columns=MOMENT_COLUMNS))
     table = worth(pd.concat(tables, ignore_index=True))
-    table = _not_reviewed(table[table.seen > 0], reviewed) # None where nobody is seen
+    table = _not_reviewed(table[table.tracked > 0], reviewed) # None where nobody is seen
     table = table.sort_values("worth", ascending=False, kind="stable")
     table["worth"] *= SPREAD_OUT ** table.groupby("video_id").cumcount()
     table = table.sort_values("worth", ascending=False, kind="stable")

@@ -10,7 +10,7 @@ __all__ = ['mean_f1', 'f1_by_action', 'overlap_scores', 'only_false_alarms', 'fa
 import numpy as np
 
 from ...errors import plural
-from .frames import counts_by_video, f1_of, seen_counts
+from .frames import counts_by_video, f1_of, action_counts
 
 # %% ../../../nbs/train/scores/20_means.ipynb #e6e03ebd
 def mean_f1(
@@ -123,7 +123,7 @@ def predicted_counts(
 ) -> dict: # Action -> {"frames": n, "bouts": n}
     "How much of each action was predicted where people looked for it."
     every = np.arange(len(actions))
-    return seen_counts(((s.codes[:, None] == every) & (s.labels >= 0)
+    return action_counts(((s.codes[:, None] == every) & (s.labels >= 0)
                         for s in sequences), actions)
 
 # %% ../../../nbs/train/scores/20_means.ipynb #64eba688

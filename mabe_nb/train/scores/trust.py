@@ -13,7 +13,7 @@ import numpy as np
 from ...errors import ConfigError, DataError
 from ...extend import load_announced
 from .frames import (Validation, counts_by_video, f1_of,
-                                         frame_scores, seen_counts, video_counts)
+                                         frame_scores, action_counts, video_counts)
 
 # %% ../../../nbs/train/scores/15_trust.ipynb #ca0bd7db
 def percent_points(
@@ -280,9 +280,9 @@ def sequence_scores(
 def validation_scores(
     valid: Validation,
     actions, # Names
-) -> dict: # "valid", "judged" and every registered score
+) -> dict: # "valid", "validation_counts" and every registered score
     "Every score of a run, and how far to believe it."
     sequences = list(valid.sequences())
     return {"valid": frame_scores(valid.labels, valid.p, valid.codes, actions),
-            "judged": seen_counts((s.labels for s in sequences), actions),
+            "validation_counts": action_counts((s.labels for s in sequences), actions),
             **sequence_scores(sequences, actions)}
