@@ -130,8 +130,9 @@ class Recommendation(NamedTuple):
 def _shown(rows):
     table = pd.DataFrame(rows).sort_values(["usd", "name"], na_position="last")
     table["days"] = table.price_age_days
-    return table[["name", "fits", "batch", "epoch_s", "hours", "high_hours", "usd",
-                  "most_usd", "basis", "days"]].to_string(index=False, na_rep="?",
+    return table[["name", "card", "fits", "batch", "accumulation", "epoch_s",
+                  "low_hours", "hours", "high_hours", "usd", "most_usd", "basis",
+                  "date", "days"]].to_string(index=False, na_rep="?",
                                              float_format=lambda x: f"{x:.3g}")
 
 # %% ../../nbs/measure/50_recommend.ipynb #3715a406
