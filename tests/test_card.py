@@ -64,7 +64,7 @@ def test_a_plain_run_leaves_a_card(run):
     assert "3 videos (1, 4, 7)" in text and "2 videos (10, 13)" in text
     for action, f1 in valid["f1"].items():
         assert rows[action][0] == ("undefined" if f1 is None else f"{f1:.3f}")
-        assert rows[action][3] == f"{metrics['seen'][action]['bouts']:,}"
+        assert rows[action][3] == f"{metrics['training_counts'][action]['bouts']:,}"
     told = rows_of(text, "setting")
     assert told["epochs"] == ["2"] and told["model_type"] == ["conv_bilstm"]
     assert "checkpoint_dir" not in told and "grad_clip" not in told

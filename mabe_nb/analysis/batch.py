@@ -57,11 +57,11 @@ def training_rates(
     looked = metrics.get("looked_at") if isinstance(metrics, dict) else None
     try:
         if not looked or not looked["frames"]: return {}
-        if not isinstance(metrics.get("training_counts"), dict): return {}
+        if not isinstance(counts := metrics.get("training_counts"), dict): return {}
         known = {a: of for a, of in metrics.get("budgets", {}).items() if of["videos"]}
         ends = {a: (float(of["least"]), float(of["most"])) for a, of in known.items()}
         return {a: (n["frames"] / looked["frames"], n["bouts"] / looked["seconds"],
-                    *ends.get(a, (1.0, 0.0))) for a, n in metrics["training_counts"].items()}
+                    *ends.get(a, (1.0, 0.0))) for a, n in counts.items()}
     except (AttributeError, KeyError, TypeError, ValueError) as e:
         raise DataError(f"does not tell how frequent actions were ({e})",
                         folder/"metrics.json") from None

@@ -93,7 +93,8 @@ def calibration_of(
         for action, of in metrics["calibration"]["actions"].items():
             mean, seen = (np.array([np.nan if v is None else v for v in of[k]], float)
                           for k in ("predicted", "observed"))
-            marked = metrics.get("validation_counts", {}).get(action) or metrics["training_counts"][action]
+            marked = (metrics.get("validation_counts", {}).get(action)
+                      or metrics["training_counts"][action])
             long = marked["frames"] / max(marked["bouts"], 1) or 1.0
             n = np.array(of["frames"], float) / long
             if not 0 <= n.min() <= n.max() < np.inf: raise ValueError("frames")

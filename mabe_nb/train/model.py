@@ -58,7 +58,7 @@ class PairPrediction(NamedTuple):
     labels: np.ndarray # (frames, actions) int8: 1 present, 0 absent, -1 unknown
     spread: np.ndarray = None # (frames,) standard deviation of members, 0: one network
     novelty: np.ndarray = None # (frames,) distance from the training, in deviations
-    tracked: np.ndarray = None # (frames,) bool, the tracker has a point of both; None: all
+    tracked: np.ndarray = None # (frames,) bool, there is a point of both; None: all
 
 # %% ../../nbs/train/58_model.ipynb #4d962584
 @runtime_checkable

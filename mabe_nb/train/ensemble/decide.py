@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..scores.frames import (LabelledSequence, counts_by_video, action_counts,
-                                         video_counts)
+from ..scores.frames import (
+    action_counts, counts_by_video, LabelledSequence, video_counts)
 from ..predict import blended, decide, lasting, with_rates
 from ..postprocess import (LEAST_COST, shortest_bouts, usual_rates,
                                        where_found)

@@ -34,7 +34,7 @@ from .member_specs import RECIPES
 from .queue import (MemberTask, keep_members_sources,
                                           progress_reporter, thread_pool, train_members)
 from ..model import refuse_models
-from ..scores.frames import counts_by_video, action_counts
+from ..scores.frames import action_counts, counts_by_video
 from ..scores.means import time_looked_at
 from ..tracks import without_unseen
 from ..training_set import simultaneous_actions

@@ -70,20 +70,20 @@ TOUCHING = ("Bouts of an action that touch or overlap count as one here; mabe an
 
 
 def action_table(
-    metrics: dict, # May hold "f1_interval", "training_counts", "validation_counts", "only_false_alarms"
+    metrics: dict, # May hold "f1_interval", "predicted", "only_false_alarms", counts
     f1: dict, # Action -> F1 or None
 ) -> str: # Markdown
     "F1 by action, beside what it rests on."
     span = lambda v: "" if v is None else f"{v[0]:.3f} to {v[1]:.3f}"
-    columns, seen, judged = {"F1": f1}, metrics.get("training_counts"), metrics.get("validation_counts")
+    counts = {k: metrics.get(f"{k}_counts") for k in ("training", "validation")}
+    columns, seen, judged = {"F1": f1}, *counts.values()
     if of := metrics.get("overlap"): columns["F1 with --overlap"] = of["f1"]
-    predicted = metrics.get("predicted", {})
     if of := metrics.get("f1_interval"):
         columns["95 % interval"] = {a: span(v) for a, v in of.items()}
-    for words, some in (("training", seen), ("validation", judged)):
+    for part, some in counts.items():
         for key in ("frames", "bouts") if some else ():
-            columns[f"{words} {key}"] = {a: v[key] for a, v in some.items()}
-    if predicted:
+            columns[f"{part} {key}"] = {a: v[key] for a, v in some.items()}
+    if predicted := metrics.get("predicted"):
         columns["bouts predicted"] = {a: v["bouts"] for a, v in predicted.items()}
     alarms = metrics.get("only_false_alarms", {})
     if seen: columns["mind"] = {

@@ -120,8 +120,9 @@ def _pieces(codes, longest):
 
 # %% ../../../nbs/train/review/10_moments.ipynb #19a6fe5a
 LONGEST = 8.0 # Seconds of a moment
-MOMENT_COLUMNS = ["video_id", "agent", "target", "action", "start", "stop", "seconds",
-                  "confidence", "likeliest", "uncertainty", "spread", "novelty", "tracked"]
+MOMENT_COLUMNS = [
+    "video_id", "agent", "target", "action", "start", "stop", "seconds", "confidence",
+    "likeliest", "uncertainty", "spread", "novelty", "tracked"]
 
 
 def moments_of(
@@ -182,7 +183,7 @@ def rank_moments(
     tables = [t for t in map(moments_of, predictions) if len(t)]
     if not tables: return worth(pd.DataFrame(columns=MOMENT_COLUMNS))
     table = worth(pd.concat(tables, ignore_index=True))
-    table = _not_reviewed(table[table.tracked > 0], reviewed) # None where nobody is seen
+    table = _not_reviewed(table[table.tracked > 0], reviewed) # 0: nobody is
     table = table.sort_values("worth", ascending=False, kind="stable")
     table["worth"] *= SPREAD_OUT ** table.groupby("video_id").cumcount()
     table = table.sort_values("worth", ascending=False, kind="stable")

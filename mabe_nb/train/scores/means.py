@@ -10,7 +10,7 @@ __all__ = ['mean_f1', 'f1_by_action', 'overlap_scores', 'only_false_alarms', 'fa
 import numpy as np
 
 from ...errors import plural
-from .frames import counts_by_video, f1_of, action_counts
+from .frames import action_counts, counts_by_video, f1_of
 
 # %% ../../../nbs/train/scores/20_means.ipynb #e6e03ebd
 def mean_f1(
