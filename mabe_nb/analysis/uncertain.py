@@ -77,12 +77,12 @@ def pieces_of(
     return Pieces(keys.drop_duplicates(ignore_index=True),
                   *map(np.concatenate, zip(*parts)))
 
-# %% ../../nbs/analysis/35_uncertain.ipynb #089bb501
+# %% ../../nbs/analysis/35_uncertain.ipynb #36b8cba8
 def _metrics(run):
     file = (Path(run) if Path(run).is_dir() else Path(run).parent)/"metrics.json"
     return read_json(file) if file.is_file() else {}
 
-
+# %% ../../nbs/analysis/35_uncertain.ipynb #089bb501
 def calibration_of(
     run, # Run folder
 ) -> dict: # Action -> (bouts of each tenth, mean probability, share seen); {}: not told
