@@ -109,18 +109,19 @@ def test_half_a_file_is_told(project, capsys):
     assert "cage1.json" in "".join(capsys.readouterr())
 
 
-def test_a_project_trains_and_two_raters_compare(project, capsys):
+def test_a_project_trains_and_two_raters_compare(project, tmp_path_factory, capsys):
     "As a user would; the settings of the project are told, and its labels are read."
     assert main(["open", str(project)]) == 0
     assert "keeps the settings of a JABS project" in "".join(capsys.readouterr())
-    run = project.parent/"run"
+    beside = tmp_path_factory.mktemp("beside") # `project.parent` is that of all tests
+    run = beside/"run"
     assert main(["train", str(project), "--out", str(run), "--epochs", "1",
                  "--features", "coords+speed"]) == 0
     capsys.readouterr()
-    other = project.parent/"other"
-    other.mkdir(exist_ok=True)
+    other = beside/"other"
+    other.mkdir()
     shorter = {"0": {"grooming": [GROOMING[0] | {"end": 124}, GROOMING[1]]}}
-    shutil.move(write_labels(project.parent/"second", "cage1", shorter), other)
+    shutil.move(write_labels(beside/"second", "cage1", shorter), other)
     assert main(["agree", str(project), str(other), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["differ"] == 0 # Of 25 frames only one of them says something
