@@ -86,7 +86,7 @@ def checked_result(
 # %% ../../nbs/measure/15_results.ipynb #144211dd
 CODE = "from mabe_nb.measure.probe import measure\nresult = measure(spec)\n"
 
-def _local_options(): # A panel goes on with a probe of before the kernel's restart
+def _own_options(): # A panel goes on with a probe of before the kernel's restart
     return {"ends_with_sender": "ipykernel" not in sys.modules}
 
 
@@ -178,7 +178,7 @@ def run_probes(
             if jobs[i] is None and on != "local":
                 jobs[i] = _start(spec, on, gpu, timeout, options)
         for i, ((spec, on, gpu), place) in enumerate(zip(asks, places)):
-            if jobs[i] is None: jobs[i] = _start(spec, on, gpu, timeout, _local_options())
+            if jobs[i] is None: jobs[i] = _start(spec, on, gpu, timeout, _own_options())
             job, jobs[i] = jobs[i], _finish(jobs[i], beat)
             if jobs[i]["status"] in NEEDED and not isinstance(job, dict):
                 write_json(place, {"spec": spec, "on": on, "gpu": gpu,
