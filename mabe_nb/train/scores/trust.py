@@ -208,10 +208,10 @@ def half_width(
 SCORES = {} # Key in `metrics.json` -> function of sequences and actions
 TAKEN = frozenset( # Other keys there, of a run or a recipe
     "any_threshold best by_lab classes counts directed epochs f1 fold_labs folds "
-    "frames in_sample judged lab_unseen labs least_ms looked_at macro_f1 mean members "
+    "frames in_sample lab_unseen labs least_ms looked_at macro_f1 mean members "
     "not_learnable only_false_alarms only_reviewed optimism ordered overlap parameters "
-    "predicted recipe seen self_actions shares train_frames train_videos usual valid "
-    "valid_videos videos warnings which".split())
+    "predicted recipe self_actions shares train_frames train_videos training_counts "
+    "usual valid valid_videos validation_counts videos warnings which".split())
 
 
 def frame_score(
